@@ -1,0 +1,15 @@
+# Each instruction set's kernels are one file compiled with its own flags and chosen at run time.
+# A new instruction set is its file, a line here and a line in src/kernels/dispatch.cc.
+function(octavo_kernel_isa source)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/kernels/${source}
+                              PROPERTIES COMPILE_OPTIONS "${ARGN}")
+  target_sources(octavo_kernels PRIVATE ${CMAKE_SOURCE_DIR}/src/kernels/${source})
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_definitions(octavo_kernels PRIVATE OCTAVO_KERNELS_X86=1)
+  octavo_kernel_isa(x86/avx2.cc -mavx2 -mfma -mf16c)
+  octavo_kernel_isa(x86/avx512.cc -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+  octavo_kernel_isa(x86/avx512_vnni.cc -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+                    -mfma -mf16c)
+endif()
