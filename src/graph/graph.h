@@ -1,5 +1,5 @@
-// A model as a recorded program. Model files build it once (GraphBuilder); every backend, the loader's plan
-// and `octavo inspect` read it.
+// A model as a recorded program. Model files build it once (GraphBuilder); every backend, the
+// loader's plan and `octavo inspect` read it.
 #pragma once
 
 #include <cstdint>
@@ -50,15 +50,15 @@ class Graph {
   const WeightDecl& weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
 
   Value logits() const { return logits_; }  // [selected, vocab]
-  // hidden_states()[L] as transformers' output_hidden_states has it: 0 the embeddings, L after layer L,
-  // the last after the final norm.
+  // hidden_states()[L] as transformers' output_hidden_states has it: 0 the embeddings, L after
+  // layer L, the last after the final norm.
   const std::vector<Value>& hidden_states() const { return hidden_states_; }
 
   int64_t vocab_size() const { return vocab_size_; }
   int64_t context_length() const { return context_length_; }  // max_position_embeddings
   int32_t kv_layers() const { return kv_layers_; }
-  // Checkpoint tensors that the model does not need and that are no surprise (rotary inv_freq buffers; an
-  // lm_head.weight beside tied embeddings is not among them).
+  // Checkpoint tensors that the model does not need and that are no surprise (rotary inv_freq
+  // buffers; an lm_head.weight beside tied embeddings is not among them).
   bool IsIgnorable(std::string_view tensor_name) const;
 
  private:

@@ -1,6 +1,7 @@
-// Records a model. Module names are Hugging Face's ("model.layers.0.self_attn.q_proj"); ".weight" and
-// ".bias" are added here. Shape mistakes throw kInternal naming the node, or kInvalidArgument where a
-// config value causes them.
+// Records a model. Module names are Hugging Face's ("model.layers.0.self_attn.q_proj"); ".weight"
+// and
+// ".bias" are added here. Shape mistakes throw kInternal naming the node, or kInvalidArgument where
+// a config value causes them.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,14 @@ class GraphBuilder {
     int64_t heads = 0;
     int64_t kv_heads = 0;
     int64_t head_dim = 0;
-    double scale = 0.0;   // 0: 1/sqrt(head_dim)
+    double scale = 0.0;  // 0: 1/sqrt(head_dim)
     int64_t window = 0;
   };
   // Each call is a layer with a KV cache of its own.
   Value Attention(Value q, Value k, Value v, const AttentionShape& shape, const std::string& name);
 
-  Value GatedActivation(Value gate, Value up, op::GatedActivation::Function function, const std::string& name);
+  Value GatedActivation(Value gate, Value up, op::GatedActivation::Function function,
+                        const std::string& name);
   Value Add(Value a, Value b, const std::string& name);
   Value SelectRows(Value x);
   // The output head: `module`.weight, or the embedding's table when tied.

@@ -1,6 +1,6 @@
-// The operations of a model: about two dozen at transformer level, each a plain struct in one variant.
-// Adding one means its struct, its shape rule (shape_rules.cc), its text (dump.cc) and a case in each
-// backend; std::visit makes the compiler name the place that was forgotten.
+// The operations of a model: about two dozen at transformer level, each a plain struct in one
+// variant. Adding one means its struct, its shape rule (shape_rules.cc), its text (dump.cc) and a
+// case in each backend; std::visit makes the compiler name the place that was forgotten.
 //
 // A value is a matrix [rows, width] of floats: rows is symbolic (Rows), width is fixed.
 #pragma once
@@ -34,20 +34,21 @@ enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLongrope, k
 struct RopeParameters {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  int64_t rotary_dim = 0;                        // leading dims of each head that rotate
+  int64_t rotary_dim = 0;  // leading dims of each head that rotate
   double factor = 1.0;
-  int64_t max_position_embeddings = 0;           // of the config: dynamic and longrope compare with it
-  int64_t original_max_position_embeddings = 0;  // yarn, longrope, llama3; 0: as max_position_embeddings
-  double low_freq_factor = 1.0;                  // llama3
-  double high_freq_factor = 4.0;                 // llama3
-  double beta_fast = 32.0;                       // yarn
-  double beta_slow = 1.0;                        // yarn
-  double mscale = 0.0;                           // yarn; 0: absent
-  double mscale_all_dim = 0.0;                   // yarn; 0: absent
-  double attention_factor = 0.0;                 // yarn, longrope; 0: computed from factor
-  bool truncate = true;                          // yarn
-  std::vector<double> short_factor;              // longrope
-  std::vector<double> long_factor;               // longrope
+  int64_t max_position_embeddings = 0;  // of the config: dynamic and longrope compare with it
+  int64_t original_max_position_embeddings =
+      0;                             // yarn, longrope, llama3; 0: as max_position_embeddings
+  double low_freq_factor = 1.0;      // llama3
+  double high_freq_factor = 4.0;     // llama3
+  double beta_fast = 32.0;           // yarn
+  double beta_slow = 1.0;            // yarn
+  double mscale = 0.0;               // yarn; 0: absent
+  double mscale_all_dim = 0.0;       // yarn; 0: absent
+  double attention_factor = 0.0;     // yarn, longrope; 0: computed from factor
+  bool truncate = true;              // yarn
+  std::vector<double> short_factor;  // longrope
+  std::vector<double> long_factor;   // longrope
   bool operator==(const RopeParameters&) const = default;
 };
 
@@ -87,12 +88,12 @@ struct Rope {
 // q [tokens, heads * head_dim], k and v [tokens, kv_heads * head_dim] -> [tokens, heads * head_dim]
 struct Attention {
   Value q, k, v;
-  int32_t layer;        // which KV cache: 0 .. Graph::kv_layers() - 1
+  int32_t layer;  // which KV cache: 0 .. Graph::kv_layers() - 1
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
-  float scale;          // of q.k
-  int64_t window = 0;   // a token sees itself and the window - 1 before it; 0: all before it
+  float scale;         // of q.k
+  int64_t window = 0;  // a token sees itself and the window - 1 before it; 0: all before it
 };
 
 // activation(gate) * up. [rows, width] each -> same
