@@ -6,6 +6,10 @@ function(octavo_kernel_isa source)
   target_sources(octavo_kernels PRIVATE ${CMAKE_SOURCE_DIR}/src/kernels/${source})
 endfunction()
 
+# Kernels say themselves where they fuse a multiplication with an addition: a compiler that does it on its
+# own would make results depend on the tile that a row falls into.
+target_compile_options(octavo_kernels PRIVATE -ffp-contract=off)
+
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(octavo_kernels PRIVATE OCTAVO_KERNELS_X86=1)
   octavo_kernel_isa(x86/avx2.cc -mavx2 -mfma -mf16c)
