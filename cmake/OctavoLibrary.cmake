@@ -26,6 +26,7 @@ function(octavo_unit_test folder)
     return()
   endif()
   add_executable(test_${folder} ${sources})
+  add_dependencies(unit_tests test_${folder})
   target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(test_${folder} PRIVATE octavo_${folder} GTest::gtest_main GTest::gmock
                                                fmt::fmt-header-only nlohmann_json::nlohmann_json
