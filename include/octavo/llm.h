@@ -26,6 +26,7 @@ struct LoadStatus {
 
 struct LLMOptions {
   std::string model;                      // a directory, or org/name in the Hugging Face cache
+  std::string revision = "main";          // of org/name: a branch, tag or commit
   std::string quantization = "none";      // none, int8 (alias tpu_int8)
   bool quantize_lm_head = false;
   std::vector<std::string> skip_modules;  // kept in 16 bits: exact tensor or module names, or "re:" patterns
@@ -85,8 +86,8 @@ class LLM {
   Completion Chat(std::span<const ChatMessage> messages, const SamplingParams& params = {},
                   const TextCallback& on_text = {});
 
-  // What the model's generation_config.json asks for, on top of the defaults above.
-  SamplingParams default_sampling_params() const;
+  // `base` with what the model's generation_config.json asks for.
+  SamplingParams default_sampling_params(SamplingParams base = {}) const;
   bool has_chat_template() const;
   int64_t max_model_len() const;
 
