@@ -62,13 +62,16 @@ struct LinearKernel {
 
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
 
-// One layer's KV cache as the attention kernel sees it. Keys and values of a (block, kv head) are
-// [block_tokens, head_dim], contiguous.
+inline constexpr int64_t kAttentionKeys = 32;  // keys that attention takes at a time
+
+// One layer's KV cache as the attention kernel sees it. Of a (block, kv head), keys are
+// [head_dim, block_tokens] and values [block_tokens, head_dim], contiguous: what attention multiplies with
+// lies in rows both times. The 128 bytes past the last value must be readable.
 struct KvView {
   const void* keys = nullptr;             // of block 0, kv head 0
   const void* values = nullptr;
   DType dtype = DType::kBf16;             // bf16, f16 or f32
-  int64_t block_tokens = 0;               // tokens per KV block
+  int64_t block_tokens = 0;               // tokens per KV block, a multiple of kAttentionKeys
   int64_t block_stride = 0;               // elements from one block to the next
   int64_t head_stride = 0;                // elements from one kv head to the next, within a block
   const int32_t* block_table = nullptr;   // block of positions [i*block_tokens, (i+1)*block_tokens)

@@ -4,6 +4,9 @@
 #include <cstring>
 
 #include "base/float16.h"
+#include "kernels/generic/attention-inl.h"
+#include "kernels/generic/rows-inl.h"
+#include "kernels/generic/vec_scalar.h"
 #include "kernels/isa_tables.h"
 
 namespace octavo {
@@ -137,6 +140,9 @@ constexpr KernelTable MakeTable() {
   SetLinear<S8>(table, LinearFormat::kS8Channel);
   table.quantize_rows_s8 = QuantizeRows;
   table.pack_rows = Pack;
+  table.rows = Rows<VecScalar>::Table();
+  table.attention_scratch_floats = PagedAttention<VecScalar>::ScratchFloats;
+  table.attention = PagedAttention<VecScalar>::Run;
   return table;
 }
 
