@@ -30,8 +30,12 @@ def read_windows(model: pathlib.Path, text: pathlib.Path, tokens: int = TOKENS,
 
 
 def fingerprint(windows: list[np.ndarray]) -> str:
-    """SHA-256 of the ids as little-endian int64: two runs with the same one scored the same tokens."""
-    return hashlib.sha256(np.concatenate(windows).astype("<i8").tobytes()).hexdigest()
+    """SHA-256 over every window's length and ids (little-endian int64): equal if the scored tokens
+    and the contexts they are scored in are."""
+    digest = hashlib.sha256()
+    for ids in windows:
+        digest.update(np.concatenate([[ids.size], ids]).astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -115,7 +115,7 @@ def score(windows: list[np.ndarray], run: Forward, reference: list[np.ndarray] |
 
 def quality_numbers(model: pathlib.Path, texts: pathlib.Path, logits: pathlib.Path | None) -> dict:
     windows = {name: read_windows(model, texts / f"{name}.txt") for name in TEXTS}
-    result = {name: {"ids_sha256": fingerprint(windows[name])} for name in TEXTS}
+    result = {name: {"windows_sha256": fingerprint(windows[name])} for name in TEXTS}
     run = forward(load(model, torch.float32))
     reference = {name: [run(ids).astype(np.float32) for ids in windows[name]] for name in TEXTS}
     for name in TEXTS:
