@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,13 +15,19 @@ namespace octavo {
 class HfConfig {
  public:
   HfConfig() = default;
-  // Throws kNotFound or kDataLoss (not JSON, with the position; not an object).
+  // Throws kNotFound or kDataLoss (not JSON, with the position; not an object; a key given
+  // twice).
   static HfConfig FromFile(const std::string& path);
   static HfConfig FromText(std::string_view json, const std::string& path);
 
   const std::string& path() const { return path_; }
   // Present and not null.
   bool Has(std::string_view key) const;
+  // Given as null, which for some fields means something else than leaving them out.
+  bool IsNull(std::string_view key) const;
+  // Throws kInvalidArgument: "<path>: <field>: <problem>", for values that have the right type but make
+  // no sense.
+  [[noreturn]] void Refuse(std::string_view key, const std::string& problem) const;
 
   // Required fields: kInvalidArgument when missing, null or of another type.
   int64_t Int(std::string_view key) const;
@@ -35,6 +42,8 @@ class HfConfig {
   std::vector<int64_t> IntList(std::string_view key) const;
   std::vector<double> FloatList(std::string_view key) const;
   std::vector<std::string> StringList(std::string_view key) const;
+  // An object whose values are strings (weight_map), by key; empty when missing or null.
+  std::map<std::string, std::string> StringMap(std::string_view key) const;
   // A nested object; nullopt when missing or null. Its errors name the whole path ("rope_scaling.factor").
   std::optional<HfConfig> Object(std::string_view key) const;
 
