@@ -83,8 +83,7 @@ fn gives_characters_when_they_are_complete() {
 
 #[test]
 fn flush_gives_the_unfinished_tail_as_full_decoding_does() {
-    let tails: [&[u8]; 5] =
-        [b"\xe4", b"\xe4\xb8", b"\xf0\x9f\x98", b"\x80", b"\x80\x80\x80\x80"];
+    let tails: [&[u8]; 5] = [b"\xe4", b"\xe4\xb8", b"\xf0\x9f\x98", b"\x80", b"\x80\x80\x80\x80"];
     for tokenizer in [byte_level(), byte_fallback()] {
         for tail in tails {
             let ids = [&[256][..], &byte_ids(tail)].concat();

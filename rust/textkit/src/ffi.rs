@@ -183,9 +183,7 @@ pub unsafe extern "C" fn textkit_tokenizer_special_count(
     tokenizer: *const SharedTokenizer,
     count: *mut usize,
 ) -> i32 {
-    guard(|| {
-        put(count, reference(tokenizer, "tokenizer")?.0.special_tokens().len(), "count")
-    })
+    guard(|| put(count, reference(tokenizer, "tokenizer")?.0.special_tokens().len(), "count"))
 }
 
 #[no_mangle]

@@ -180,9 +180,11 @@ pub fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
     let mut start = 0;
     let mut characters = text.char_indices().peekable();
     while let Some((at, c)) = characters.next() {
-        let boundary = matches!(c,
-            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}'
-            | '\u{2029}');
+        let boundary = matches!(
+            c,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'
+                ..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        );
         if !boundary {
             continue;
         }

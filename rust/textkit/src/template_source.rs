@@ -25,8 +25,22 @@ const CHECK_MEMBER_FILTER: &str = "|__octavo_member";
 
 /// Words behind which an operand begins, so that `[` there opens a list and not a subscript.
 const OPERATOR_WORDS: [&str; 16] = [
-    "in", "if", "elif", "else", "not", "and", "or", "is", "set", "with", "do", "for", "call",
-    "filter", "recursive", "print",
+    "in",
+    "if",
+    "elif",
+    "else",
+    "not",
+    "and",
+    "or",
+    "is",
+    "set",
+    "with",
+    "do",
+    "for",
+    "call",
+    "filter",
+    "recursive",
+    "print",
 ];
 
 pub fn prepare(source: &str) -> TextResult<String> {
@@ -54,7 +68,11 @@ pub fn prepare(source: &str) -> TextResult<String> {
             Some(b'%') => {
                 let tag = copy_tag(source, start, "%}", &mut copied, &mut out)?;
                 elif_count += usize::from(tag.name == "elif");
-                if tag.name == "raw" { end_of_raw(source, tag.end) } else { tag.end }
+                if tag.name == "raw" {
+                    end_of_raw(source, tag.end)
+                } else {
+                    tag.end
+                }
             }
             _ => start + 1,
         };
@@ -362,28 +380,45 @@ mod tests {
 
     #[test]
     fn wraps_literals_and_namespace_members() {
-        assert_eq!(prepared("{{ [1, [2]] }}"), "{{ __octavo_literal([1, __octavo_literal([2])]) }}");
-        assert_eq!(prepared("{{ {'a': {'}}': 1}} }}"),
-                   "{{ __octavo_literal({'a': __octavo_literal({'}}': 1})}) }}");
+        assert_eq!(
+            prepared("{{ [1, [2]] }}"),
+            "{{ __octavo_literal([1, __octavo_literal([2])]) }}"
+        );
+        assert_eq!(
+            prepared("{{ {'a': {'}}': 1}} }}"),
+            "{{ __octavo_literal({'a': __octavo_literal({'}}': 1})}) }}"
+        );
         assert_eq!(prepared("{% if x in ['a'] %}"), "{% if x in __octavo_literal(['a']) %}");
         assert_eq!(prepared("{{ (1, 2)[0] + (3) }}"), "{{ __octavo_literal((1, 2))[0] + (3) }}");
-        assert_eq!(prepared("{% set x = a, b %}"), "{% set x =__octavo_literal(( a, b )) %}"
-            .replace(" )) %}", " ))%}"));
-        assert_eq!(prepared("{% set ns.x = [y] -%}"),
-                   "{% set ns.x =__octavo_member(( __octavo_literal([y]) ))-%}");
-        assert_eq!(prepared("{% set ns.x | batch(2) %}{% endset %}"),
-                   "{% set ns.x | batch(2) |__octavo_member%}{% endset %}");
-        assert_eq!(prepared("{% set (a, b) = c %}{% for (k, v) in [d] %}"),
-                   "{% set (a, b) = c %}{% for (k, v) in __octavo_literal([d]) %}");
-        assert_eq!(prepared("{% call(a, b) f() %}{% macro m(a, b=[1]) %}"),
-                   "{% call(a, b) f() %}{% macro m(a, b=__octavo_literal([1])) %}");
+        assert_eq!(
+            prepared("{% set x = a, b %}"),
+            "{% set x =__octavo_literal(( a, b )) %}".replace(" )) %}", " ))%}")
+        );
+        assert_eq!(
+            prepared("{% set ns.x = [y] -%}"),
+            "{% set ns.x =__octavo_member(( __octavo_literal([y]) ))-%}"
+        );
+        assert_eq!(
+            prepared("{% set ns.x | batch(2) %}{% endset %}"),
+            "{% set ns.x | batch(2) |__octavo_member%}{% endset %}"
+        );
+        assert_eq!(
+            prepared("{% set (a, b) = c %}{% for (k, v) in [d] %}"),
+            "{% set (a, b) = c %}{% for (k, v) in __octavo_literal([d]) %}"
+        );
+        assert_eq!(
+            prepared("{% call(a, b) f() %}{% macro m(a, b=[1]) %}"),
+            "{% call(a, b) f() %}{% macro m(a, b=__octavo_literal([1])) %}"
+        );
         assert_eq!(prepared("{{ x.in[0] + x['a'][1] }}"), "{{ x.in[0] + x['a'][1] }}");
     }
 
     #[test]
     fn generation_blocks_become_conditions() {
-        assert_eq!(prepared("a{%- generation -%}b{% endgeneration +%}c"),
-                   "a{%- if true -%}b{% endif +%}c");
+        assert_eq!(
+            prepared("a{%- generation -%}b{% endgeneration +%}c"),
+            "a{%- if true -%}b{% endif +%}c"
+        );
     }
 
     #[test]

@@ -14,26 +14,40 @@ fn failure(source: &str, context: &str) -> TextError {
 #[test]
 fn blocks_are_trimmed_as_transformers_does() {
     let source = "{% for m in messages %}\n  {% if true %}\n{{ m.role }}: {{ m['content'] }}\n  {% endif %}\n{% endfor %}\nend\n";
-    let context = r#"{"messages": [{"role": "user", "content": "<b>&'"}, {"role": "a", "content": "x"}]}"#;
+    let context =
+        r#"{"messages": [{"role": "user", "content": "<b>&'"}, {"role": "a", "content": "x"}]}"#;
     assert_eq!(render(source, context), "user: <b>&'\na: x\nend");
 }
 
 #[test]
 fn tojson_is_json_dumps() {
-    let context = r#"{"x": {"b": [1, 2.0, 1e22, -0.5, 1e-7, true, null, "é\"\\\n\u0001</"], "a": {}}}"#;
-    assert_eq!(render("{{ x | tojson }}", context),
-               r#"{"b": [1, 2.0, 1e+22, -0.5, 1e-07, true, null, "é\"\\\n\u0001</"], "a": {}}"#);
-    assert_eq!(render("{{ {'k': [1, {}], 'e': []} | tojson(indent=2) }}", "{}"),
-               "{\n  \"k\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}");
-    assert_eq!(render("{{ x | tojson(separators=(',', ':'), sort_keys=true) }}",
-                      r#"{"x": {"b": [1, 2], "a": 3}}"#), r#"{"a":3,"b":[1,2]}"#);
+    let context =
+        r#"{"x": {"b": [1, 2.0, 1e22, -0.5, 1e-7, true, null, "é\"\\\n\u0001</"], "a": {}}}"#;
+    assert_eq!(
+        render("{{ x | tojson }}", context),
+        r#"{"b": [1, 2.0, 1e+22, -0.5, 1e-07, true, null, "é\"\\\n\u0001</"], "a": {}}"#
+    );
+    assert_eq!(
+        render("{{ {'k': [1, {}], 'e': []} | tojson(indent=2) }}", "{}"),
+        "{\n  \"k\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}"
+    );
+    assert_eq!(
+        render(
+            "{{ x | tojson(separators=(',', ':'), sort_keys=true) }}",
+            r#"{"x": {"b": [1, 2], "a": 3}}"#
+        ),
+        r#"{"a":3,"b":[1,2]}"#
+    );
     assert_eq!(render("{{ 'é😀' | tojson(ensure_ascii=true) }}", "{}"), r#""\u00e9\ud83d\ude00""#);
     assert!(failure("{{ nothing | tojson }}", "{}").message.contains("Undefined"));
 }
 
 #[test]
 fn raise_exception_is_recognisable() {
-    let error = failure("{% macro m() %}{{ raise_exception('Roles must \\'alternate\\'') }}{% endmacro %}{{ m() }}", "{}");
+    let error = failure(
+        "{% macro m() %}{{ raise_exception('Roles must \\'alternate\\'') }}{% endmacro %}{{ m() }}",
+        "{}",
+    );
     assert_eq!(error.code, Code::RaisedByTemplate);
     assert_eq!(error.message, "Roles must 'alternate'");
     assert_eq!(failure("a\n{{ x.y.z }}", "{}").code, Code::InvalidArgument);
@@ -153,7 +167,11 @@ fn the_longest_permitted_tags_compile_or_fail_plainly() {
         format!("{{{{ ''{} }}}}", "|e".repeat(operators / 2)),
         format!("{{{{ a{} }}}}", ".a".repeat(operators / 2)),
         format!("{{{{ 1{} }}}}", " if 1 else 1".repeat(operators / 9)),
-        format!("{{% set {}a{} = 1 %}}", "(".repeat(operators / 2 - 5), ")".repeat(operators / 2 - 5)),
+        format!(
+            "{{% set {}a{} = 1 %}}",
+            "(".repeat(operators / 2 - 5),
+            ")".repeat(operators / 2 - 5)
+        ),
         format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(template_source::MAX_ELIF)),
     ] {
         if let Ok(template) = Template::compile(&source) {
