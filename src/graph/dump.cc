@@ -69,6 +69,13 @@ class OpText {
   const Graph& graph_;
 };
 
+std::string List(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers)
+    text += fmt::format("{}{}", text.empty() ? "[" : ", ", number);
+  return text + "]";
+}
+
 std::string RopeText(const RopeParameters& rope) {
   std::string text =
       fmt::format("{}, theta {}, rotary_dim {}", Name(rope.type), rope.theta, rope.rotary_dim);
@@ -94,8 +101,8 @@ std::string RopeText(const RopeParameters& rope) {
     add("mscale_all_dim", rope.mscale_all_dim);
     add("truncate", rope.truncate);
   } else {
-    add("short_factor", fmt::format("[{}]", fmt::join(rope.short_factor, ", ")));
-    add("long_factor", fmt::format("[{}]", fmt::join(rope.long_factor, ", ")));
+    add("short_factor", List(rope.short_factor));
+    add("long_factor", List(rope.long_factor));
   }
   return text;
 }

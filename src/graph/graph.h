@@ -75,6 +75,9 @@ class Graph {
   int32_t kv_layers_ = 0;
 };
 
+// The values that an op reads.
+std::vector<Value> Inputs(const Op& op);
+
 // One line per node, for people and for tests:
 //   %5 [tokens, 64] = linear(%3, model.layers.0.self_attn.q_proj.weight [64, 64])
 std::string Dump(const Graph& graph);

@@ -30,38 +30,6 @@ int64_t WidthOf(const Graph& graph, Value value, const std::string& node) {
   return graph.info(value).width;
 }
 
-// Parameters that make no finite frequency would turn every logit into NaN.
-void CheckRope(const std::string& node, int64_t head_dim, const RopeParameters& rope) {
-  if (rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > head_dim) {
-    Refuse(node,
-           fmt::format("rotary position embedding turns pairs of dimensions: expected an even "
-                       "number from 2 to head_dim {}, found {}",
-                       head_dim, rope.rotary_dim));
-  }
-  if (rope.type == RopeType::kDynamic && rope.rotary_dim == 2) {
-    Refuse(node, "dynamic rope needs a head_dim of at least 4, found 2");
-  }
-  if (rope.type == RopeType::kLongrope) {
-    const size_t pairs = static_cast<size_t>(rope.rotary_dim / 2);
-    const auto check = [&](const char* field, size_t found) {
-      if (found != pairs) {
-        Refuse(node, fmt::format("{}: expected {} factors (half of head_dim), found {}", field,
-                                 pairs, found));
-      }
-    };
-    check("short_factor", rope.short_factor.size());
-    check("long_factor", rope.long_factor.size());
-  }
-  for (const int64_t length :
-       {int64_t{1}, std::max<int64_t>(rope.max_position_embeddings, 1) * 2}) {
-    const RopeFrequencies frequencies = ComputeRopeFrequencies(rope, length);
-    const bool finite = std::isfinite(frequencies.attention_factor) &&
-                        std::all_of(frequencies.inverse.begin(), frequencies.inverse.end(),
-                                    [](float frequency) { return std::isfinite(frequency); });
-    if (!finite) Refuse(node, "the rope parameters give frequencies that are not finite");
-  }
-}
-
 }  // namespace
 
 Value GraphBuilder::Embedding(const std::string& module, int64_t vocab, int64_t width) {
@@ -98,7 +66,8 @@ Value GraphBuilder::Rope(Value x, int64_t heads, int64_t head_dim,
   WidthOf(graph_, x, "rope");  // x is there
   // Every node has one output, so values and nodes have the same numbers.
   const std::string name = graph_.nodes_[static_cast<size_t>(x.id)].name + ".rope";
-  CheckRope(name, head_dim, parameters);
+  const std::string problem = FindRopeProblem(parameters, head_dim);
+  if (!problem.empty()) Refuse(name, problem);
   auto& ropes = graph_.ropes_;
   auto found = std::find(ropes.begin(), ropes.end(), parameters);
   if (found == ropes.end()) found = ropes.insert(ropes.end(), parameters);

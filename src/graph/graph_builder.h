@@ -1,7 +1,6 @@
 // Records a model. Module names are Hugging Face's ("model.layers.0.self_attn.q_proj"); ".weight"
-// and
-// ".bias" are added here. Shape mistakes throw kInternal naming the node, or kInvalidArgument where
-// a config value causes them.
+// and ".bias" are added here. Shape mistakes throw kInternal naming the node, or kInvalidArgument
+// where a config value causes them.
 #pragma once
 
 #include <cstdint>

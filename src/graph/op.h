@@ -37,8 +37,8 @@ struct RopeParameters {
   int64_t rotary_dim = 0;  // leading dims of each head that rotate
   double factor = 1.0;
   int64_t max_position_embeddings = 0;  // of the config: dynamic and longrope compare with it
-  int64_t original_max_position_embeddings =
-      0;                             // yarn, longrope, llama3; 0: as max_position_embeddings
+  // yarn, longrope, llama3; 0: as max_position_embeddings
+  int64_t original_max_position_embeddings = 0;
   double low_freq_factor = 1.0;      // llama3
   double high_freq_factor = 4.0;     // llama3
   double beta_fast = 32.0;           // yarn

@@ -1,9 +1,12 @@
 #include "graph/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 // Follows transformers' modeling_rope_utils.py (5.24) step by step, in the precision that torch has
 // there: values per dimension in float32, scalars of the configuration in double, rounded to
@@ -159,6 +162,39 @@ std::optional<RopeType> RopeTypeFromName(std::string_view name) {
     if (known == name) return type;
   }
   return std::nullopt;
+}
+
+std::string FindRopeProblem(const RopeParameters& p, int64_t head_dim) {
+  if (p.rotary_dim < 2 || p.rotary_dim % 2 != 0 || p.rotary_dim > head_dim) {
+    return fmt::format(
+        "head_dim: rotary position embedding turns pairs of dimensions: expected an even number "
+        "from "
+        "2 to {}, found {}",
+        head_dim, p.rotary_dim);
+  }
+  if (p.type == RopeType::kDynamic && p.rotary_dim == 2) {
+    return "head_dim: dynamic rope needs at least 4 dimensions, found 2";
+  }
+  if (p.type == RopeType::kLongrope) {
+    const size_t pairs = static_cast<size_t>(p.rotary_dim / 2);
+    for (const auto& [field, found] : {std::pair{"short_factor", p.short_factor.size()},
+                                       std::pair{"long_factor", p.long_factor.size()}}) {
+      if (found == pairs) continue;
+      return fmt::format("{}: expected {} numbers, one per two rotary dimensions, found {}", field,
+                         pairs, found);
+    }
+  }
+  // A frequency that is not finite would turn every logit into NaN.
+  for (const int64_t length : {int64_t{1}, 2 * std::max<int64_t>(p.max_position_embeddings, 1)}) {
+    const RopeFrequencies frequencies = ComputeRopeFrequencies(p, length);
+    bool finite = std::isfinite(frequencies.attention_factor);
+    for (const float inverse : frequencies.inverse) finite = finite && std::isfinite(inverse);
+    if (!finite) {
+      return fmt::format("rope_type {} with these parameters gives frequencies that are not finite",
+                         Name(p.type));
+    }
+  }
+  return "";
 }
 
 RopeFrequencies ComputeRopeFrequencies(const RopeParameters& p, int64_t sequence_length) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace octavo {
 // "default", "linear", ...: the rope_type of a config.
 const char* Name(RopeType type);
 std::optional<RopeType> RopeTypeFromName(std::string_view name);
+
+// What is wrong with the parameters for heads of `head_dim`, naming the field; "" when nothing is.
+std::string FindRopeProblem(const RopeParameters& parameters, int64_t head_dim);
 
 struct RopeFrequencies {
   std::vector<float> inverse;     // [rotary_dim / 2]; angle i of position p is p * inverse[i]

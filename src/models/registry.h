@@ -1,4 +1,5 @@
-// The architectures Octavo runs. A new one is a file with a build function and a line in registry.cc.
+// The architectures Octavo runs. A new one is a file with a build function and a line in
+// registry.cc.
 #pragma once
 
 #include <string>
@@ -9,8 +10,9 @@
 
 namespace octavo {
 
-// Records the model that `config` (config.json) describes. Throws kUnimplemented naming the architecture
-// and listing the supported ones, nearest first; kInvalidArgument naming a config field that cannot be used.
+// Records the model that `config` (config.json) describes. Throws kUnimplemented naming the
+// architecture and listing the supported ones, nearest first; kInvalidArgument naming a config
+// field that cannot be used.
 Graph BuildModel(const HfConfig& config);
 
 std::vector<std::string> SupportedArchitectures();
