@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+#include <octavo/error.h>
+
+#include <array>
+#include <string>
+
+#include "backends/backend.h"
+#include "backends/reference/reference_executable.h"
+
+namespace octavo {
+namespace {
+
+struct Backend {
+  const char* name;
+  std::unique_ptr<Executable> (*compile)(const Graph& graph, const CompileOptions& options);
+};
+
+constexpr std::array kBackends = {
+    Backend{"reference", MakeReferenceExecutable},
+};
+
+}  // namespace
+
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const Backend& backend : kBackends) names.emplace_back(backend.name);
+  return names;
+}
+
+std::unique_ptr<Executable> CompileGraph(std::string_view name, const Graph& graph,
+                                         const CompileOptions& options) {
+  std::string known;
+  for (const Backend& backend : kBackends) {
+    if (name == backend.name) return backend.compile(graph, options);
+    if (!known.empty()) known += ", ";
+    known += backend.name;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("backend: expected one of {}, found \"{}\"", known, name));
+}
+
+}  // namespace octavo
