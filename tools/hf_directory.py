@@ -38,7 +38,7 @@ def bf16_bits(values: np.ndarray) -> np.ndarray:
 
 
 class Progress:
-    """A line of progress on stderr, redrawn ten times a second; silent where stderr is no terminal."""
+    """A line of progress on stderr, redrawn ten times a second; silent without a terminal."""
 
     def __init__(self, label: str, total_bytes: int):
         self.label, self.total, self.done = label, total_bytes, 0
@@ -85,7 +85,7 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 @contextlib.contextmanager
 def temporary_sibling(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A scratch folder beside `target`, so that renaming is atomic; removed at the end in any case."""
+    """A scratch folder beside `target`, so that renaming is atomic; always removed at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -95,7 +95,7 @@ def temporary_sibling(target: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def publish(finished: pathlib.Path, target: pathlib.Path, scratch: pathlib.Path) -> None:
-    """Renames `finished` to `target`; what stood there goes into `scratch`, if it is such a directory.
+    """Renames `finished` to `target`; what stood there of the same kind goes into `scratch`.
 
     A folder that holds anything but the files of `finished` is somebody else's: FileExistsError.
     """

@@ -8,11 +8,11 @@ Shapes (SHAPES below):
   one-big-linear  one layer whose gate, up and down projections have 512 MiB each; 1.62 GB
   tiny            two layers, untied head; under 1 MB, for quick tests
 
-Weights are about normal with standard deviation 0.02, norms lie in [1, 1.25). The values come from one
-block of random numbers, read from a new place with other low bits and signs for each piece of a
-tensor: random enough that no two rows are alike, and written about as fast as the disk takes it. The
-same arguments give the same bytes. Nothing larger than a piece is held in memory. A directory that
-was made by the same arguments is reused; there is no tokenizer. Needs numpy.
+Weights are about normal with standard deviation 0.02, norms lie in [1, 1.25). The values come from
+one block of random numbers, read from a new place with other low bits and signs for each piece of
+a tensor: random enough that no two rows are alike, and written about as fast as the disk takes it.
+The same arguments give the same bytes. Nothing larger than a piece is held in memory. A directory
+that was made by the same arguments is reused; there is no tokenizer. Needs numpy.
 """
 
 import argparse
@@ -160,7 +160,7 @@ def shard_names(shards: int) -> list[str]:
 
 
 def is_made(directory: pathlib.Path, shards: int, metadata: dict[str, str]) -> bool:
-    """Whether `directory` was made by the same arguments (it is renamed into place when complete)."""
+    """Whether `directory` was made by the same arguments; what stands there is complete."""
     path = directory / shard_names(shards)[-1]
     if not path.is_file():
         return False

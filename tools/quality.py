@@ -2,10 +2,11 @@
 """Measures what a scheme costs in quality: perplexity, KL divergence and top-1 agreement of Octavo.
 
     python3 tools/quality.py MODEL_DIR --text A.txt --text B.txt --quantization int8
-        [--dtype auto] [--reference DIR] [--golden tests/golden/default_model/expected.json] [--json]
+        [--dtype auto] [--reference DIR] [--json]
+        [--golden tests/golden/default_model/expected.json]
 
-Runs `octavo logits` over windows of each text (quality_metrics.py has the protocol) and compares with
-reference logits: those of DIR/<text>.safetensors (`logits.N` beside equal `input_ids.N`, as
+Runs `octavo logits` over windows of each text (quality_metrics.py has the protocol) and compares
+with reference logits: those of DIR/<text>.safetensors (`logits.N` beside equal `input_ids.N`, as
 golden/default_model.py --logits writes them with transformers), or, without --reference, those of
 Octavo itself with `--quantization none --dtype float32`. --golden adds the numbers that are stored
 there for the same tokens. The last row pools the texts. Further flags of `octavo logits` may follow

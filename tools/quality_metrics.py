@@ -1,10 +1,10 @@
-"""The protocol and the arithmetic of the quality numbers: perplexity, KL divergence, top-1 agreement.
+"""Protocol and arithmetic of the quality numbers: perplexity, KL divergence, top-1 agreement.
 
-Shared by quality.py (Octavo) and golden/default_model.py (transformers), so that both mean the same:
-the first `tokens` tokens of a text, no special tokens added, in windows of `window` tokens that know
-nothing of each other. Perplexity scores every token of a window but its first. The divergence of a
-position is KL(reference || candidate) over the whole vocabulary in nats, taken at every position of
-every window.
+Shared by quality.py (Octavo) and golden/default_model.py (transformers), so that both mean the
+same: the first `tokens` tokens of a text, no special tokens added, in windows of `window` tokens
+that know nothing of each other. Perplexity scores every token of a window but its first. The
+divergence of a position is KL(reference || candidate) over the whole vocabulary in nats, taken at
+every position of every window.
 """
 
 import hashlib

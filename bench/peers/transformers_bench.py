@@ -3,8 +3,8 @@
 
     python3 bench/peers/transformers_bench.py MODEL_DIR [--threads N] [--dtype bfloat16]
 
-The keys are those of `octavo bench --json`. One sequence of random token ids, greedy, end of sequence
-ignored; every repetition has a prompt of its own; the median of the repetitions counts.
+The keys are those of `octavo bench --json`. One sequence of random token ids, greedy, end of
+sequence ignored; every repetition has a prompt of its own; the median of the repetitions counts.
   prefill_tokens_per_s  prompt tokens / time to the first token
   decode_tokens_per_s   N / (time for N + 1 new tokens - time for 1), after the same prompt length
   load_s                from_pretrained alone; ready_s counts from the start of the process

@@ -4,12 +4,12 @@
     python3 tools/golden/default_model.py --model DIR --texts DIR [--output DIR] [--logits DIR]
 
 --model is the directory that fetch_default_model.py prints; --texts holds eval_python.txt and
-eval_kjv.txt (the fixtures' folder trained/lm_llama); --logits keeps the float32 logits of both texts
-(0.4 GB each) for quality.py --reference.
+eval_kjv.txt (the fixtures' folder trained/lm_llama); --logits keeps the float32 logits of both
+texts (0.4 GB each) for quality.py --reference.
 
-Needs torch, transformers, torchao, accelerate, safetensors and numpy in the versions that the stored
-expected.json names. Everything runs on the CPU; "float32" is the stored bf16 weights computed in
-float32 with eager attention.
+Needs torch, transformers, torchao, accelerate, safetensors and numpy in the versions that the
+stored expected.json names. Everything runs on the CPU; "float32" is the stored bf16 weights
+computed in float32 with eager attention.
 """
 
 import argparse
@@ -123,8 +123,8 @@ def quality_numbers(model: pathlib.Path, texts: pathlib.Path, logits: pathlib.Pa
         result[name]["float32"] = score(windows[name], lambda _, stored=stored: next(stored), None)
         if logits is not None:
             logits.mkdir(parents=True, exist_ok=True)
-            save_file({f"{kind}.{index}": value
-                       for kind, values in (("input_ids", windows[name]), ("logits", reference[name]))
+            kinds = {"input_ids": windows[name], "logits": reference[name]}
+            save_file({f"{kind}.{index}": value for kind, values in kinds.items()
                        for index, value in enumerate(values)}, logits / f"{name}.safetensors")
     for variant, dtype, int8_weights in [
             ("bfloat16", torch.bfloat16, False),
