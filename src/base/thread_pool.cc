@@ -30,13 +30,16 @@ void CpuRelax() {
 
 // How long a worker spins for the next region before it sleeps: longer than the gaps within a decode
 // step (microseconds), far shorter than a person's pause.
-constexpr std::chrono::microseconds kSpinTime{200};
+constexpr std::chrono::microseconds kWorkerSpin{200};
+// How long the caller spins for the last chunks before it gives its core away: where there are more
+// threads than cores, the worker it waits for may need just that core.
+constexpr std::chrono::microseconds kCallerSpin{20};
 constexpr int kSpinsPerClockRead = 64;
 
-// Spins until done() or the spin time has passed; tells whether it is done.
+// Spins until done() or the time has passed; tells whether it is done.
 template <typename Done>
-bool SpinUntil(Done&& done) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+bool SpinUntil(Done&& done, std::chrono::microseconds time) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
   do {
     for (int i = 0; i < kSpinsPerClockRead; ++i) {
       if (done()) return true;
@@ -73,12 +76,18 @@ int UsableCpuCount() {
   return std::max(count, 1);
 }
 
+// A region is a number, an open flag and the count of workers that joined it, in one word, so that a worker
+// joins a region only while it is open. The caller closes it when no chunk is left and waits for those who
+// joined, not for those who sleep or are off their core.
 struct ThreadPool::State {
+  static constexpr uint64_t kOpen = uint64_t{1} << 31;
+  static constexpr uint64_t kJoined = kOpen - 1;
+  static uint64_t RegionOf(uint64_t gate) { return gate >> 32; }
+
   std::vector<std::thread> workers;
-  // A region is published by its number: workers wait for `region` to move.
-  std::atomic<uint64_t> region{0};
+  std::atomic<uint64_t> gate{0};
   std::atomic<int64_t> next_chunk{0};
-  std::atomic<int> working{0};  // workers that have not left the current region
+  std::atomic<uint64_t> left{0};  // of those who joined, how many have no chunk any more
   std::atomic<int> asleep{0};
   std::atomic<bool> quit{false};
   Function function = nullptr;
@@ -96,33 +105,50 @@ struct ThreadPool::State {
   }
 
   void WaitForRegionAfter(uint64_t last) {
-    const auto arrived = [&] { return region.load(std::memory_order_acquire) != last; };
-    if (SpinUntil(arrived)) return;
+    const auto arrived = [&] { return RegionOf(gate.load(std::memory_order_acquire)) != last; };
+    if (SpinUntil(arrived, kWorkerSpin)) return;
     std::unique_lock lock(mutex);
     asleep.fetch_add(1, std::memory_order_seq_cst);
-    wake.wait(lock, arrived);
+    wake.wait(lock, [&] { return RegionOf(gate.load(std::memory_order_seq_cst)) != last; });
     asleep.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  // The region joined or found closed.
+  uint64_t JoinAndWork(int thread) noexcept {
+    uint64_t seen = gate.load(std::memory_order_acquire);
+    while ((seen & kOpen) != 0) {
+      if (!gate.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
+      TakeChunks(thread);
+      left.fetch_add(1, std::memory_order_release);
+      break;
+    }
+    return RegionOf(seen);
   }
 
   void Work(int thread) {
     uint64_t last = 0;
     for (;;) {
       WaitForRegionAfter(last);
-      last = region.load(std::memory_order_acquire);
       if (quit.load(std::memory_order_relaxed)) return;
-      TakeChunks(thread);
-      working.fetch_sub(1, std::memory_order_release);
+      last = JoinAndWork(thread);
     }
   }
 
-  void Publish() {
-    region.fetch_add(1, std::memory_order_seq_cst);
-    // A worker registers as asleep before it looks at `region` for the last time, both in one total
-    // order: either it sees the new region or its sleep is seen here.
+  void Publish(uint64_t open) {
+    gate.store(((RegionOf(gate.load(std::memory_order_relaxed)) + 1) << 32) | open,
+               std::memory_order_seq_cst);
+    // A worker registers as asleep before it looks at `gate` for the last time, both in one total order:
+    // either it sees the new region or its sleep is seen here.
     if (asleep.load(std::memory_order_seq_cst) > 0) {
       std::lock_guard lock(mutex);
       wake.notify_all();
     }
+  }
+
+  void CloseAndWait() noexcept {
+    const uint64_t joined = gate.fetch_and(~kOpen, std::memory_order_acq_rel) & kJoined;
+    const auto done = [&] { return left.load(std::memory_order_acquire) == joined; };
+    while (!SpinUntil(done, kCallerSpin)) sched_yield();
   }
 };
 
@@ -135,7 +161,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 
 ThreadPool::~ThreadPool() {
   state_->quit.store(true, std::memory_order_relaxed);
-  state_->Publish();
+  state_->Publish(/*open=*/0);
   for (std::thread& worker : state_->workers) worker.join();
 }
 
@@ -152,11 +178,10 @@ void ThreadPool::Run(int64_t chunks, Function function, void* body) noexcept {
   state.body = body;
   state.chunks = chunks;
   state.next_chunk.store(0, std::memory_order_relaxed);
-  state.working.store(static_cast<int>(state.workers.size()), std::memory_order_relaxed);
-  state.Publish();
+  state.left.store(0, std::memory_order_relaxed);
+  state.Publish(State::kOpen);
   state.TakeChunks(0);
-  const auto done = [&] { return state.working.load(std::memory_order_acquire) == 0; };
-  while (!SpinUntil(done)) sched_yield();
+  state.CloseAndWait();
 }
 
 struct FirstException::Slot {
