@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "backends/cpu/cpu_executable.h"
 #include "backends/reference/reference_executable.h"
 
 namespace octavo {
@@ -16,6 +17,7 @@ struct Backend {
 };
 
 constexpr std::array kBackends = {
+    Backend{"cpu", MakeCpuExecutable},
     Backend{"reference", MakeReferenceExecutable},
 };
 
