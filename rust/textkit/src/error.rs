@@ -85,3 +85,18 @@ pub fn guard(body: impl FnOnce() -> TextResult<()>) -> i32 {
 pub fn last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ptr())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_become_internal_errors() {
+        let error = catch_panics(|| -> TextResult<()> { panic!("broken") }).unwrap_err();
+        assert_eq!(error.code, Code::Internal);
+        assert_eq!(guard(|| panic!("broken")), Code::Internal as i32);
+        assert_eq!(guard(|| Err(TextError::invalid("a\0b"))), Code::InvalidArgument as i32);
+        let message = unsafe { std::ffi::CStr::from_ptr(last_error()) };
+        assert_eq!(message.to_str().unwrap(), "a\u{FFFD}b");
+    }
+}

@@ -2,6 +2,7 @@
 //! include/textkit.h. Input is untrusted: whatever a file or request holds must come back as an
 //! error and never end the process.
 
+mod bounded_thread;
 mod decode_stream;
 mod error;
 mod ffi;

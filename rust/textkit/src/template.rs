@@ -1,7 +1,8 @@
 //! Chat templates, rendered as transformers renders them (a sandboxed Jinja2 environment with
 //! trim_blocks and lstrip_blocks, and a few functions of its own).
 
-use crate::error::{catch_panics, Code, TextError, TextResult};
+use crate::bounded_thread::{self, Bounds, Outcome};
+use crate::error::{Code, TextError, TextResult};
 use crate::python_text::{is_space, python_str, strip, Side};
 use crate::{python_json, python_methods, template_source, template_values};
 use minijinja::syntax::SyntaxConfig;
@@ -9,20 +10,25 @@ use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 use std::fmt::Write as _;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
 
 pub const MAX_CONTEXT_BYTES: usize = 64 << 20;
 pub const MAX_OUTPUT_BYTES: usize = 64 << 20;
-/// Instructions, and 64 bytes of data each. A message costs about 60, so this is tens of thousands
-/// of messages, or 256 MB of strings.
-const FUEL: u64 = 4_000_000;
-/// In the engine's measure, where a macro call costs 4: deep enough for tool schemas.
-const RECURSION_LIMIT: usize = 160;
-/// Compiling and rendering recurse; they run on a stack of known size, not on the caller's.
-const STACK_BYTES: usize = 64 << 20;
+/// Instructions, and 64 bytes of data each. A message costs about 60;
+/// templates that look back over all earlier messages (Gemma 4's) reach about 3,000 messages.
+const FUEL: u64 = 16_000_000;
+/// Compiling and rendering recurse, so they get a stack of known size. The other bounds are behind
+/// all those above, for what those cannot see.
+const BOUNDS: Bounds =
+    Bounds { stack_bytes: 64 << 20, memory_bytes: 512 << 20, time: Duration::from_secs(60) };
 const NAME: &str = "chat_template";
 
 pub struct Template {
-    env: Environment<'static>,
+    env: Arc<Environment<'static>>,
+    /// Set when a rendering had to be given up: it left a sleeping thread, and one is enough.
+    given_up: AtomicBool,
 }
 
 /// The error of `raise_exception`, found again behind the engine's own error.
@@ -40,11 +46,16 @@ impl std::error::Error for Raised {}
 impl Template {
     pub fn compile(source: &str) -> TextResult<Template> {
         let source = template_source::prepare(source)?;
-        on_large_stack(|| {
+        let outcome = bounded_thread::run(BOUNDS, || {
             let mut env = environment()?;
             env.add_template_owned(NAME, source).map_err(|error| explain(&error))?;
-            Ok(Template { env })
-        })
+            Ok(env)
+        });
+        let env = match outcome {
+            Outcome::Done(env) => Arc::new(env?),
+            Outcome::GivenUp(what) => return Err(given_up(what)),
+        };
+        Ok(Template { env, given_up: AtomicBool::new(false) })
     }
 
     /// `context` is a JSON object whose members are the template's variables.
@@ -54,28 +65,44 @@ impl Template {
                 format!("a context of {} bytes; the limit is {MAX_CONTEXT_BYTES}", context.len());
             return Err(TextError::exhausted(message));
         }
-        on_large_stack(|| {
-            // serde_json refuses nesting beyond 128 levels, so recursing over it is safe.
-            let context: serde_json::Value = serde_json::from_str(context)
-                .map_err(|error| TextError::invalid(format!("context: {error}")))?;
-            let serde_json::Value::Object(members) = &context else {
-                return Err(TextError::invalid("context: not a JSON object"));
-            };
-            let reserved = template_source::RESERVED_PREFIX;
-            if let Some(name) = members.keys().find(|name| name.starts_with(reserved)) {
-                return Err(TextError::invalid(format!("context: the name {name} is reserved")));
+        if self.given_up.load(Ordering::Relaxed) {
+            return Err(given_up("memory or time before and is not rendered again"));
+        }
+        let (env, context) = (self.env.clone(), context.to_string());
+        match bounded_thread::run(BOUNDS, move || render(&env, &context)) {
+            Outcome::Done(result) => result,
+            Outcome::GivenUp(what) => {
+                self.given_up.store(true, Ordering::Relaxed);
+                Err(given_up(what))
             }
-            let template = self.env.get_template(NAME).map_err(|error| explain(&error))?;
-            let mut output = BoundedOutput { bytes: Vec::new(), full: false };
-            let result = template.render_captured_to(value_of(&context), &mut output).map(drop);
-            if output.full {
-                let message = format!("the output is larger than {MAX_OUTPUT_BYTES} bytes");
-                return Err(TextError::exhausted(message));
-            }
-            result.map_err(|error| explain(&error))?;
-            String::from_utf8(output.bytes).map_err(TextError::internal)
-        })
+        }
     }
+}
+
+fn given_up(what: &str) -> TextError {
+    TextError::exhausted(format!("the template takes too much {what}"))
+}
+
+fn render(env: &Environment<'static>, context: &str) -> TextResult<String> {
+    // serde_json refuses nesting beyond 128 levels, so recursing over it is safe.
+    let context: serde_json::Value = serde_json::from_str(context)
+        .map_err(|error| TextError::invalid(format!("context: {error}")))?;
+    let serde_json::Value::Object(members) = &context else {
+        return Err(TextError::invalid("context: not a JSON object"));
+    };
+    let reserved = template_source::RESERVED_PREFIX;
+    if let Some(name) = members.keys().find(|name| name.starts_with(reserved)) {
+        return Err(TextError::invalid(format!("context: the name {name} is reserved")));
+    }
+    let template = env.get_template(NAME).map_err(|error| explain(&error))?;
+    let mut output = BoundedOutput { bytes: Vec::new(), full: false };
+    let result = template.render_captured_to(value_of(&context), &mut output).map(drop);
+    if output.full {
+        let message = format!("the output is larger than {MAX_OUTPUT_BYTES} bytes");
+        return Err(TextError::exhausted(message));
+    }
+    result.map_err(|error| explain(&error))?;
+    String::from_utf8(output.bytes).map_err(TextError::internal)
 }
 
 struct BoundedOutput {
@@ -96,18 +123,6 @@ impl io::Write for BoundedOutput {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn on_large_stack<T: Send>(body: impl FnOnce() -> TextResult<T> + Send) -> TextResult<T> {
-    std::thread::scope(|scope| {
-        std::thread::Builder::new()
-            .name("octavo-template".to_string())
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, || catch_panics(body))
-            .map_err(|error| TextError::exhausted(format!("no thread for a template: {error}")))?
-            .join()
-            .unwrap_or_else(|_| Err(TextError::internal("a template thread ended early")))
-    })
 }
 
 fn explain(error: &Error) -> TextError {
@@ -143,7 +158,6 @@ fn environment() -> TextResult<Environment<'static>> {
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_debug(false);
     env.set_fuel(Some(FUEL));
-    env.set_recursion_limit(RECURSION_LIMIT);
     env.set_unknown_method_callback(python_methods::call);
     env.set_formatter(|out, _, value| match value.as_str() {
         Some(text) => out.write_str(text).map_err(Error::from),

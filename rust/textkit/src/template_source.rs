@@ -23,25 +23,9 @@ const CHECK_LITERAL: &str = "__octavo_literal(";
 const CHECK_MEMBER: &str = "__octavo_member(";
 const CHECK_MEMBER_FILTER: &str = "|__octavo_member";
 
-/// Words behind which an operand begins, so that `[` there opens a list and not a subscript.
-const OPERATOR_WORDS: [&str; 16] = [
-    "in",
-    "if",
-    "elif",
-    "else",
-    "not",
-    "and",
-    "or",
-    "is",
-    "set",
-    "with",
-    "do",
-    "for",
-    "call",
-    "filter",
-    "recursive",
-    "print",
-];
+/// Words behind which an operand begins, so that `[` there opens a list and not a subscript. The
+/// first word of a statement is another; elsewhere those are names: `{% set x = call['name'] %}`.
+const OPERATOR_WORDS: [&str; 7] = ["in", "if", "else", "not", "and", "or", "is"];
 
 pub fn prepare(source: &str) -> TextResult<String> {
     if source.len() > MAX_SOURCE_BYTES {
@@ -410,6 +394,7 @@ mod tests {
             prepared("{% call(a, b) f() %}{% macro m(a, b=[1]) %}"),
             "{% call(a, b) f() %}{% macro m(a, b=__octavo_literal([1])) %}"
         );
+        assert_eq!(prepared("{% set x = call['a'] %}"), "{% set x = call['a'] %}");
         assert_eq!(prepared("{{ x.in[0] + x['a'][1] }}"), "{{ x.in[0] + x['a'][1] }}");
     }
 

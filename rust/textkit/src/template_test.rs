@@ -126,6 +126,21 @@ fn endless_work_ends() {
 }
 
 #[test]
+fn memory_is_bounded_where_the_engine_cannot_foresee_it() {
+    for source in [
+        "{{ (['a' * 1000000] * 100000000) ~ '' }}",
+        "{% macro m(x, n) %}{{ m(x + x, n - 1) if n else x ~ '' }}{% endmacro %}{{ m(['a' * 1000000], 20) }}",
+    ] {
+        let template = Template::compile(source).unwrap();
+        let error = template.render("{}").expect_err(source);
+        assert_eq!(error.code, Code::ResourceExhausted, "{source}: {}", error.message);
+        if error.message.contains("too much memory") {
+            assert!(template.render("{}").unwrap_err().message.contains("before"));
+        }
+    }
+}
+
+#[test]
 fn nesting_cannot_overflow_the_stack() {
     let many = 200_000;
     let repeat = |text: &str| text.repeat(many);
