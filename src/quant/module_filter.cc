@@ -1,3 +1,8 @@
+// g++ 12 warns within <regex> when sanitizers are on (GCC bug 105562).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 #include "quant/module_filter.h"
 
 #include <fmt/format.h>
