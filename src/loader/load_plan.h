@@ -15,7 +15,7 @@ namespace octavo {
 struct LoadOptions {
   std::string quantization = "none";
   bool quantize_lm_head = false;
-  std::vector<std::string> skip_modules;  // exact names or "re:" patterns, see ModuleFilter
+  std::vector<std::string> skip_modules{};  // exact names or "re:" patterns, see ModuleFilter
 };
 
 struct PlannedWeight {
