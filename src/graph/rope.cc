@@ -172,6 +172,9 @@ std::string FindRopeProblem(const RopeParameters& p, int64_t head_dim) {
         "2 to {}, found {}",
         head_dim, p.rotary_dim);
   }
+  if (!(p.theta > 1.0)) {
+    return fmt::format("rope_theta: expected a number above 1, found {}", p.theta);
+  }
   if (p.type == RopeType::kDynamic && p.rotary_dim == 2) {
     return "head_dim: dynamic rope needs at least 4 dimensions, found 2";
   }

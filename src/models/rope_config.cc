@@ -105,6 +105,11 @@ RopeParameters ReadRopeParameters(const HfConfig& config, int64_t head_dim,
       rope.factor = PositiveFloat(settings, "factor");
       rope.low_freq_factor = PositiveFloat(settings, "low_freq_factor");
       rope.high_freq_factor = PositiveFloat(settings, "high_freq_factor");
+      if (rope.high_freq_factor <= rope.low_freq_factor) {
+        settings.Refuse("high_freq_factor",
+                        fmt::format("expected more than low_freq_factor {}, found {}",
+                                    rope.low_freq_factor, rope.high_freq_factor));
+      }
       break;
     case RopeType::kYarn:
       rope.factor = PositiveFloat(settings, "factor", ImpliedFactor(rope));
