@@ -20,28 +20,27 @@ using reference::Matrix;
   throw Error(ErrorCode::kInternal, "reference backend: " + message);
 }
 
-// Live values through a batch: an op's result is made while its inputs are still there.
-class Lifetimes {
- public:
-  explicit Lifetimes(const Graph& graph) : last_use_(graph.values().size(), -1) {
-    for (size_t n = 0; n < graph.nodes().size(); ++n) {
-      for (const Value value : Inputs(graph.nodes()[n].op)) {
-        last_use_[static_cast<size_t>(value.id)] = static_cast<int64_t>(n);
-      }
+// Which values each node is the last to read: their memory is free after it.
+std::vector<std::vector<Value>> FindLastUses(const Graph& graph) {
+  std::vector<std::vector<Value>> ending(graph.nodes().size());
+  std::vector<bool> seen(graph.values().size(), false);
+  for (size_t n = graph.nodes().size(); n-- > 0;) {
+    for (const Value value : Inputs(graph.nodes()[n].op)) {
+      if (seen[static_cast<size_t>(value.id)]) continue;
+      seen[static_cast<size_t>(value.id)] = true;
+      ending[n].push_back(value);
     }
   }
-  bool EndsAt(Value value, size_t node) const {
-    return last_use_[static_cast<size_t>(value.id)] == static_cast<int64_t>(node);
-  }
-
- private:
-  std::vector<int64_t> last_use_;  // [values]: node
-};
+  return ending;
+}
 
 class ReferenceExecutable final : public Executable {
  public:
   ReferenceExecutable(const Graph& graph, ThreadPool* pool)
-      : graph_(graph), pool_(pool), lifetimes_(graph_), weights_(graph_.weights().size()) {
+      : graph_(graph),
+        pool_(pool),
+        last_uses_(FindLastUses(graph_)),
+        weights_(graph_.weights().size()) {
     kv_.resize(static_cast<size_t>(graph_.kv_layers()));
     for (const Node& node : graph_.nodes()) {
       if (const auto* attention = std::get_if<op::Attention>(&node.op)) {
@@ -127,9 +126,7 @@ class ReferenceExecutable final : public Executable {
       const Node& node = graph_.nodes()[n];
       live += floats(node.output);
       most = std::max(most, live);
-      for (const Value value : Inputs(node.op)) {
-        if (lifetimes_.EndsAt(value, n)) live -= floats(value);
-      }
+      for (const Value value : last_uses_[n]) live -= floats(value);
     }
     return most * sizeof(float);
   }
@@ -142,9 +139,7 @@ class ReferenceExecutable final : public Executable {
       Matrix& output = values[static_cast<size_t>(node.output.id)];
       output = std::visit([&](const auto& op) { return Compute(op, values, batch); }, node.op);
       ReportHiddenState(batch, node.output, output);
-      for (const Value value : Inputs(node.op)) {
-        if (lifetimes_.EndsAt(value, n)) values[static_cast<size_t>(value.id)] = Matrix();
-      }
+      for (const Value value : last_uses_[n]) values[static_cast<size_t>(value.id)] = Matrix();
     }
     logits_ = std::move(values[static_cast<size_t>(graph_.logits().id)]);  // [selected, vocab]
     return logits_.data;
@@ -246,7 +241,7 @@ class ReferenceExecutable final : public Executable {
 
   const Graph graph_;
   ThreadPool* const pool_;
-  const Lifetimes lifetimes_;
+  const std::vector<std::vector<Value>> last_uses_;  // [nodes]
   std::vector<Weight> weights_;
   std::vector<KvCache> kv_;  // [layers]
   int64_t kv_blocks_ = 0;

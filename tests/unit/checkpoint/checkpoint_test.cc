@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "expect_error.h"
+#include "hf_cache_fixture.h"
 #include "safetensors_bytes.h"
 #include "test_support.h"
 
@@ -23,22 +24,6 @@ using testing::TempDir;
 using testing::WriteFile;
 
 constexpr const char* kTensor = "model.layers.0.self_attn.q_proj.weight";
-constexpr const char* kSnapshot =
-    "models--acme--tiny-llama/snapshots/81612dc9d8934f4569aab169c6a7be58b83aa7d5";
-
-// storage/hf_cache under `target`, with the links of its snapshot as links: where the fixtures were
-// stored without links, a file that holds the target's name stands in for each.
-void CopyHfCache(const fs::path& target) {
-  const fs::path source = FixturePath("storage/hf_cache");
-  fs::copy(source, target, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-  for (const fs::directory_entry& entry : fs::directory_iterator(target / kSnapshot)) {
-    if (entry.is_symlink()) continue;
-    const std::string link = testing::ReadWholeFile(entry.path().string());
-    ASSERT_TRUE(link.starts_with("../../blobs/"));
-    fs::remove(entry.path());
-    fs::create_symlink(link, entry.path());
-  }
-}
 
 std::string OneTensor(const std::string& name) {
   return testing::SafetensorsBytes(
@@ -87,8 +72,8 @@ TEST(Checkpoint, PrefersModelSafetensors) {
 
 TEST(Checkpoint, OpensASnapshotOfSymbolicLinks) {
   TempDir folder;
-  CopyHfCache(folder / "cache");
-  ExpectHoldsPlain(Checkpoint::Open(folder / "cache/" + kSnapshot));
+  testing::CopyHfCache(folder / "cache");
+  ExpectHoldsPlain(Checkpoint::Open(folder / "cache/" + testing::kHfCacheSnapshot));
 }
 
 TEST(Checkpoint, OpensTheOnlyFileWhateverItsName) {
@@ -227,11 +212,11 @@ TEST(ResolveModelDirectory, TakesADirectoryAsItIs) {
 TEST(ResolveModelDirectory, FindsARepositoryInTheCache) {
   TempDir folder;
   const std::string root = folder / "cache";
-  CopyHfCache(root);
+  testing::CopyHfCache(root);
   {
     ScopedEnvironment cache("HF_HUB_CACHE", root.c_str());
     const std::string found = ResolveModelDirectory("acme/tiny-llama");
-    EXPECT_EQ(found, root + "/" + kSnapshot);
+    EXPECT_EQ(found, root + "/" + testing::kHfCacheSnapshot);
     ExpectHoldsPlain(Checkpoint::Open(found));
     EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama", "81612dc9d8934f4569aab169c6a7be58b83aa7d5"),
               found);
@@ -257,15 +242,17 @@ TEST(ResolveModelDirectory, FindsARepositoryInTheCache) {
   ScopedEnvironment user_home("HOME", home.path().c_str());
   {
     ScopedEnvironment hf_home("HF_HOME", home.path().c_str());
-    EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"), home / "hub/" + kSnapshot);
+    EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"), home / "hub/" + testing::kHfCacheSnapshot);
   }
   ScopedEnvironment no_hf_home("HF_HOME", nullptr);
   {
     ScopedEnvironment xdg("XDG_CACHE_HOME", home.path().c_str());
-    EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"), home / "huggingface/hub/" + kSnapshot);
+    EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"),
+              home / "huggingface/hub/" + testing::kHfCacheSnapshot);
   }
   ScopedEnvironment no_xdg("XDG_CACHE_HOME", nullptr);
-  EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"), home / ".cache/huggingface/hub/" + kSnapshot);
+  EXPECT_EQ(ResolveModelDirectory("acme/tiny-llama"),
+            home / ".cache/huggingface/hub/" + testing::kHfCacheSnapshot);
 }
 
 TEST(ResolveModelDirectory, SaysWhatItExpected) {
