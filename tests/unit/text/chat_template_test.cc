@@ -160,7 +160,7 @@ TEST(ChatTemplateTest, BadRequestsAreErrors) {
   ExpectError([&] { RenderSource("x", kHello, {.variables_json = deep}); },
               ErrorCode::kInvalidArgument, "nested deeper");
   std::string wide = "{";
-  for (int i = 0; i < 20'000; ++i) wide += "\"" + std::to_string(i) + "\": 0,";
+  for (int i = 0; i < 20'000; ++i) wide.append("\"").append(std::to_string(i)).append("\": 0,");
   ExpectError([&] { RenderSource("x", kHello, {.variables_json = wide + "\"a\": 0}"}); },
               ErrorCode::kInvalidArgument, "more than 10000 members");
   ExpectError([] { RenderSource("a\n{{ messages[0].content.nothing.at_all }}"); },
