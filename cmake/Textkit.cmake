@@ -1,10 +1,10 @@
-# octavo_textkit: the Rust static library of rust/textkit (tokenizers, chat templates) as an imported
-# target. All presets share one Cargo target directory, so that switching presets rebuilds nothing.
+# octavo_textkit: the Rust static library of rust/textkit (tokenizers, chat templates), as an
+# imported target. All presets share one Cargo target directory, so that switching presets rebuilds nothing.
 
 find_program(CARGO cargo HINTS $ENV{CARGO_HOME}/bin $ENV{HOME}/.cargo/bin)
 if(NOT CARGO)
   message(FATAL_ERROR "Octavo needs Cargo (Rust 1.87 or newer) to build rust/textkit, and found it "
-                      "neither in PATH nor in $HOME/.cargo/bin: install Rust from https://rustup.rs")
+                      "neither in PATH nor in $HOME/.cargo/bin: install it from https://rustup.rs")
 endif()
 
 find_package(Threads REQUIRED)

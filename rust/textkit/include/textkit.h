@@ -14,13 +14,13 @@
  *
  * Errors. Functions return a textkit_status. When it is not TEXTKIT_OK, no output was written and
  * textkit_last_error() has the message. Panics inside Rust come back as TEXTKIT_INTERNAL; nothing
- * unwinds into the caller, and callers must not unwind (throw) through Rust: there are no callbacks.
- * Nothing is printed.
+ * unwinds into the caller, and as there are no callbacks, nothing of the caller's unwinds through
+ * Rust. Nothing is printed.
  *
  * Limits, for input that nobody checked: texts and contexts of 64 MiB, templates of 1 MiB with
- * 16 KiB of code in one tag, JSON and values nested about 128 and 240 deep, output of 64 MiB, and for
- * one rendering a budget of work, 512 MiB of memory and a minute. A rendering that goes over the last
- * two leaves a sleeping thread behind (Rust cannot unwind from an allocation); its template then
+ * 16 KiB of code in one tag, JSON and values nested about 128 and 240 deep, output of 64 MiB, and
+ * for one rendering a budget of work, 512 MiB of memory and a minute. A rendering that goes over
+ * the last two leaves a sleeping thread behind (Rust cannot unwind from an allocation); its template then
  * refuses to be rendered again. */
 #ifndef OCTAVO_TEXTKIT_H_
 #define OCTAVO_TEXTKIT_H_
@@ -38,7 +38,7 @@ enum {
   TEXTKIT_OK = 0,
   TEXTKIT_INVALID_ARGUMENT = 1,   /* not UTF-8, not JSON, a template that does not compile or run */
   TEXTKIT_DATA_LOSS = 2,          /* a damaged tokenizer.json */
-  TEXTKIT_RAISED_BY_TEMPLATE = 3, /* raise_exception(message): the message is exactly its argument */
+  TEXTKIT_RAISED_BY_TEMPLATE = 3, /* raise_exception(message): the message is its argument */
   TEXTKIT_RESOURCE_EXHAUSTED = 4, /* one of the limits above */
   TEXTKIT_INTERNAL = 5            /* a bug */
 };
@@ -65,7 +65,7 @@ const char* textkit_last_error(void);
 void textkit_bytes_free(textkit_bytes bytes);
 void textkit_ids_free(textkit_ids ids);
 
-/* ---- Tokenizer: the contents of a tokenizer.json. Truncation and padding in it are ignored. ---- */
+/* ---- Tokenizer: the contents of a tokenizer.json, without its truncation and padding. ---- */
 
 textkit_status textkit_tokenizer_new(const uint8_t* json, size_t size, textkit_tokenizer** out);
 void textkit_tokenizer_free(textkit_tokenizer* tokenizer);

@@ -358,7 +358,8 @@ mod tests {
     #[test]
     fn leaves_plain_templates_alone() {
         let source = "{% for m in messages -%} {{ m['role'] + x[1:] | trim }} {{- f(a, b)[0] -}}\
-                      {%- endfor %}{# [1] #}{% raw %}{{ [1] }}{% endraw %} { [ } {%+ if a(b) +%}{% endif %}";
+                      {%- endfor %}{# [1] #}{% raw %}{{ [1] }}{% endraw %} { [ } {%+ if a(b) +%}\
+                      {% endif %}";
         assert_eq!(prepared(source), source);
     }
 

@@ -13,7 +13,8 @@ fn failure(source: &str, context: &str) -> TextError {
 
 #[test]
 fn blocks_are_trimmed_as_transformers_does() {
-    let source = "{% for m in messages %}\n  {% if true %}\n{{ m.role }}: {{ m['content'] }}\n  {% endif %}\n{% endfor %}\nend\n";
+    let source = "{% for m in messages %}\n  {% if true %}\n{{ m.role }}\
+        : {{ m['content'] }}\n  {% endif %}\n{% endfor %}\nend\n";
     let context =
         r#"{"messages": [{"role": "user", "content": "<b>&'"}, {"role": "a", "content": "x"}]}"#;
     assert_eq!(render(source, context), "user: <b>&'\na: x\nend");
@@ -75,11 +76,14 @@ fn python_methods_and_values() {
          "FalseTrueTrueTrue"),
         ("{{ '12' | int + 1 }}{{ '1.9' | int }}{{ 'x' | int }}{{ 'x' | int(default=7) }}", "13107"),
         ("{{ [1, 2.5] | string }}{{ ' a ' | trim }}{{ (1 ~ 2.0) }}", "[1, 2.5]a12.0"),
-        ("{% for x in [1, 2, 3] %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}{% endfor %}", "13"),
+        ("{% for x in [1, 2, 3] %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}\
+            {% endfor %}", "13"),
         ("{% for x in [1, 2, 3] %}{% if x == 2 %}{% break %}{% endif %}{{ x }}{% endfor %}", "1"),
         ("{%- generation %} a {%- endgeneration %}", " a"),
-        ("{% set ns = namespace(a=1) %}{% for i in [1, 2] %}{% set ns.a = ns.a + i %}{% endfor %}{{ ns.a }}", "4"),
-        ("{% set ns = namespace(m=[]) %}{% for i in [1, 2] %}{% set ns.m = ns.m + [i] %}{% endfor %}{{ ns.m }}", "[1, 2]"),
+        ("{% set ns = namespace(a=1) %}{% for i in [1, 2] %}{% set ns.a = ns.a + i %}{% endfor %}\
+            {{ ns.a }}", "4"),
+        ("{% set ns = namespace(m=[]) %}{% for i in [1, 2] %}{% set ns.m = ns.m + [i] %}\
+            {% endfor %}{{ ns.m }}", "[1, 2]"),
         ("{% set a, b = 1, 2 %}{% set t = a, b %}{{ t }}", "(1, 2)"),
         ("{% set ns = namespace({'a': 1}, ) %}{{ ns.a }}", "1"),
         ("{{ dict(a=1, b=[2]) }}", "{'a': 1, 'b': [2]}"),
@@ -112,11 +116,15 @@ fn endless_work_ends() {
     for source in [
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s * 1000 %}{% endfor %}",
+        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}\
+            {% endfor %}",
+        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s * 1000 %}\
+            {% endfor %}",
         "{% for i in range(9999) %}{{ 'x' * 100000 }}{% endfor %}",
-        "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-        "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}\
+            {% endfor %}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}\
+            {% endfor %}",
         "{{ ([1] * 100000000) }}",
         "{{ [[1] * 100000000] }}",
     ] {
@@ -129,7 +137,8 @@ fn endless_work_ends() {
 fn memory_is_bounded_where_the_engine_cannot_foresee_it() {
     for source in [
         "{{ (['a' * 1000000] * 100000000) ~ '' }}",
-        "{% macro m(x, n) %}{{ m(x + x, n - 1) if n else x ~ '' }}{% endmacro %}{{ m(['a' * 1000000], 20) }}",
+        "{% macro m(x, n) %}{{ m(x + x, n - 1) if n else x ~ '' }}{% endmacro %}\
+            {{ m(['a' * 1000000], 20) }}",
     ] {
         let template = Template::compile(source).unwrap();
         let error = template.render("{}").expect_err(source);
@@ -155,14 +164,26 @@ fn nesting_cannot_overflow_the_stack() {
         format!("{{% set {}a{} = 1 %}}", repeat("("), repeat(")")),
         "{% if a %}".repeat(20_000),
         format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(20_000)),
-        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}".to_string(),
-        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = {'a': ns.x} %}{% endfor %}".to_string(),
-        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = ns.x, 1 %}{% endfor %}".to_string(),
-        "{% set ns = namespace(x=[1]) %}{% for i in range(99999) %}{% set ns.x = ns.x | batch(1) %}{% endfor %}".to_string(),
-        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = dict(a=ns.x) %}{% endfor %}".to_string(),
+        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}\
+            {% endfor %}{{ ns.x }}"
+            .to_string(),
+        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = {'a': ns.x} %}\
+            {% endfor %}"
+            .to_string(),
+        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = ns.x, 1 %}\
+            {% endfor %}"
+            .to_string(),
+        "{% set ns = namespace(x=[1]) %}{% for i in range(99999) %}\
+            {% set ns.x = ns.x | batch(1) %}{% endfor %}"
+            .to_string(),
+        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = dict(a=ns.x) %}\
+            {% endfor %}"
+            .to_string(),
         "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}".to_string(),
         "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}".to_string(),
-        "{% set ns = namespace() %}{% set ns.x | default([ns], true) %}{% endset %}{{ ns }}".to_string(),
+        "{% set ns = namespace() %}{% set ns.x | default([ns], true) %}{% endset %}\
+            {{ ns }}"
+            .to_string(),
         "{% for i in [1] %}{% set ns = namespace(l=loop) %}{% endfor %}".to_string(),
         format!("{{% set x = [1] %}}{}{{{{ x }}}}", "{% set x = [x] %}".repeat(20_000)),
     ];
@@ -197,9 +218,11 @@ fn the_longest_permitted_tags_compile_or_fail_plainly() {
 
 #[test]
 fn long_conversations_fit() {
-    let source = "{% set ns = namespace(system='') %}{% for m in messages %}{% if m.role == 'system' %}\
+    let source = "{% set ns = namespace(system='') %}{% for m in messages %}\
+        {% if m.role == 'system' %}\
         {% set ns.system = ns.system + m.content %}{% elif m.role in ['user', 'assistant'] %}\
-        {{ '<|' + m['role'] + '|>' + m['content'] | trim + ('' if loop.last else '\\n') }}{% endif %}{% endfor %}";
+        {{ '<|' + m['role'] + '|>' + m['content'] | trim + ('' if loop.last else '\\n') }}\
+        {% endif %}{% endfor %}";
     let message = r#"{"role": "user", "content": "How far is the moon from the earth?"}"#;
     let context = format!("{{\"messages\": [{}]}}", vec![message; 20_000].join(","));
     assert!(render(source, &context).len() > 20_000 * 40);

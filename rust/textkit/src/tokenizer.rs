@@ -4,7 +4,7 @@ use crate::error::{Code, TextError, TextResult};
 use std::collections::HashSet;
 use std::str::FromStr;
 
-/// Longer texts are refused: normalization keeps several bytes of bookkeeping for each byte of text.
+/// Longer texts are refused: normalization keeps several bytes for each byte of text.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
 pub struct Tokenizer {

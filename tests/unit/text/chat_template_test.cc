@@ -85,8 +85,10 @@ TEST(ChatTemplateTest, NamedTemplatesAndSpecialTokens) {
   WriteFile(folder / "tokenizer_config.json", R"({"eos_token": "</s>", "unk_token": null,
       "additional_special_tokens": ["<a>", {"content": "<b>"}],
       "extra_special_tokens": {"image_token": "<image>"},
-      "chat_template": [{"name": "default", "template": "{{ eos_token }}{{ unk_token is defined }}"},
-          {"name": "rag", "template": "{{ additional_special_tokens[1] }}{{ image_token }}{{ pad_token }}"}]})");
+      "chat_template": [
+          {"name": "default", "template": "{{ eos_token }}{{ unk_token is defined }}"},
+          {"name": "rag",
+           "template": "{{ additional_special_tokens[1] }}{{ image_token }}{{ pad_token }}"}]})");
   WriteFile(folder / "special_tokens_map.json", R"({"pad_token": "<pad>", "eos_token": "no"})");
   const ChatTemplate chat = *ChatTemplate::FromDirectory(folder.path());
   EXPECT_EQ(chat.Render(kHello), "</s>False");
