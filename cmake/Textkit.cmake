@@ -1,5 +1,5 @@
 # octavo_textkit: the Rust static library of rust/textkit (tokenizers, chat templates), as an
-# imported target. All presets share one Cargo target directory, so that switching presets rebuilds nothing.
+# imported target. All presets share one Cargo target directory: switching presets rebuilds nothing.
 
 find_program(CARGO cargo HINTS $ENV{CARGO_HOME}/bin $ENV{HOME}/.cargo/bin)
 if(NOT CARGO)
