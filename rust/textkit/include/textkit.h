@@ -20,7 +20,7 @@
  * Limits, for input that nobody checked: texts and contexts of 64 MiB, templates of 1 MiB with
  * 16 KiB of code in one tag, JSON and values nested about 128 and 240 deep, output of 64 MiB, and
  * for one rendering a budget of work, 512 MiB of memory and a minute. A rendering that goes over
- * the last two leaves a sleeping thread behind (Rust cannot unwind from an allocation); its template
+ * the last two leaves a sleeping thread behind (an allocation cannot unwind); its template
  * then refuses to be rendered again. */
 #ifndef OCTAVO_TEXTKIT_H_
 #define OCTAVO_TEXTKIT_H_

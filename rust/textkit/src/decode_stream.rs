@@ -3,7 +3,7 @@
 //! Decoding single tokens is wrong (a character may span tokens, a leading space may depend on the
 //! token before), decoding everything at each step is quadratic. So a short window is kept:
 //! `settled` ids whose text has been given out and which serve as context, then `pending` ids. Text
-//! is the part of decode(window) behind what was given out already, as in Hugging Face's DecodeStream.
+//! is the part of decode(window) behind what was given out, as in Hugging Face's DecodeStream.
 //! Three things differ from it: the end of a text can be flushed, a run of undecodable bytes is cut
 //! into pieces so that the window stays short, and text that no longer extends what was given out
 //! is not an error.
