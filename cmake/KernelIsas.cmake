@@ -10,8 +10,8 @@ function(octavo_kernel_isa source)
   target_sources(octavo_kernels PRIVATE ${CMAKE_SOURCE_DIR}/src/kernels/${source})
 endfunction()
 
-# Kernels say themselves where they fuse a multiplication with an addition: a compiler that does it on its
-# own would make results depend on the tile that a row falls into.
+# Kernels say themselves where they fuse a multiplication with an addition: a compiler that does it
+# on its own would make results depend on the tile that a row falls into.
 target_compile_options(octavo_kernels PRIVATE -ffp-contract=off)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks the object files that are compiled for one instruction set.
 
-The linker keeps one copy of a function that several files define inline (nm: W, V or u). If it keeps the
-copy that was compiled for AVX-512, a CPU without it dies of an illegal instruction in code that seems to
-have nothing to do with kernels. So such a file may define one global symbol, its table, and nothing that
-can be merged.
+The linker keeps one copy of a function that several files define inline (nm: W, V or u). If it
+keeps the copy that was compiled for AVX-512, a CPU without it dies of an illegal instruction in
+code that seems to have nothing to do with kernels. So such a file may define one global symbol, its
+table, and nothing that can be merged.
 
-Usage: check_isa_objects.py NM OBJECT...   (objects of other folders than kernels/x86 and arm are skipped)
+Usage: check_isa_objects.py NM OBJECT...   (objects not of kernels/x86 or kernels/arm are skipped)
 """
 
 import re
@@ -15,7 +15,8 @@ import sys
 
 
 def problems_of(nm: str, path: str) -> list[str]:
-    listing = subprocess.run([nm, "-C", "--defined-only", path], check=True, capture_output=True, text=True)
+    command = [nm, "-C", "--defined-only", path]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True)
     global_symbols = []
     problems = []
     for line in listing.stdout.splitlines():

@@ -18,7 +18,8 @@ bool SupportsAvx512Vnni(const CpuFeatures& features) { return features.avx512_vn
 
 namespace {
 
-// Best first. A new instruction set is a line here, one in isa_tables.h and one in KernelIsas.cmake.
+// Best first. A new instruction set is a line here, one in isa_tables.h and one in
+// KernelIsas.cmake.
 constexpr const KernelTable* kTables[] = {
 #if defined(OCTAVO_KERNELS_X86)
     &kAvx512VnniKernels,

@@ -1,5 +1,5 @@
-// The table of each instruction set, and what a CPU needs to run it. Tables are constants: finding out
-// what this CPU supports runs no code that was compiled for another one.
+// The table of each instruction set, and what a CPU needs to run it. Tables are constants: finding
+// out what this CPU supports runs no code that was compiled for another one.
 #pragma once
 
 #include "kernels/kernel_table.h"

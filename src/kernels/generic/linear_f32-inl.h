@@ -1,9 +1,10 @@
-// Linear layers with float32 activations over a vector type V (vec_*.h) and its reader of packed weights
-// W (x86/weights_*-inl.h).
+// Linear layers with float32 activations over a vector type V (vec_*.h) and its reader of packed
+// weights W (x86/weights_*-inl.h).
 //
-// Every tile shape computes an output in the same way, so a row's result depends on nothing but the row:
-// chunks of kChunk columns, each one chain of fused multiply-adds in the order of k, and the sum of the
-// chunks in order. Chunks keep the rounding error small and let prefill convert a piece of the weights once.
+// Every tile shape computes an output in the same way, so a row's result depends on nothing but the
+// row: chunks of kChunk columns, each one chain of fused multiply-adds in the order of k, and the
+// sum of the chunks in order. Chunks keep the rounding error small and let prefill convert a piece
+// of the weights once.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +51,11 @@ struct LinearF32 {
     }
   };
 
-  // R rows by B blocks, weights converted in registers: for few rows, where reading weights is the work.
-  // `first` holds the first column of each block.
+  // R rows by B blocks, weights converted in registers: for few rows, where reading weights is the
+  // work. `first` holds the first column of each block.
   template <LinearFormat format, int R, int B>
-  static void DirectTile(const Output& out, int64_t row, const int64_t* first) {
+  static __attribute__((noinline)) void DirectTile(const Output& out, int64_t row,
+                                                   const int64_t* first) {
     constexpr int64_t kColumns = ColumnsPerStep(format);
     const LinearArgs& args = *out.args;
     const int64_t k = args.k;
@@ -104,25 +106,37 @@ struct LinearF32 {
                                                                const char* const* w,
                                                                int64_t offset,
                                                                F (&sums)[R][B][kParts]) {
+    // The order of registers' lives: parts within columns keep one x alive at a time, where columns
+    // within parts would keep R * C, and sums would be spilled; one row has few enough of them.
+    constexpr int kPartsAtOnce = R == 1 ? 1 : kParts;
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      W::Prefetch(w[b] + offset);
 #pragma GCC unroll 2
-      for (int p = 0; p < kParts; ++p) {
-        F values[C];
-        W::template Convert<format>(w[b] + offset + p * (kLineBytes / kParts), values);
+      for (int begin = 0; begin < kParts; begin += kPartsAtOnce) {
+        F values[kPartsAtOnce][C];
+#pragma GCC unroll 2
+        for (int p = 0; p < kPartsAtOnce; ++p) {
+          W::template Convert<format>(w[b] + offset + (begin + p) * (kLineBytes / kParts),
+                                      values[p]);
+        }
 #pragma GCC unroll 4
         for (int64_t j = 0; j < C; ++j) {
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
-            sums[r][b][p] = V::MulAdd(V::Set(x[r * x_stride + j]), values[j], sums[r][b][p]);
+            const F x_value = V::Set(x[r * x_stride + j]);
+#pragma GCC unroll 2
+            for (int p = 0; p < kPartsAtOnce; ++p) {
+              F& sum = sums[r][b][begin + p];
+              sum = V::MulAdd(x_value, values[p][j], sum);
+            }
           }
         }
       }
     }
   }
 
-  // Column j of a last step that k does not fill: x has no such columns to multiply the padding with.
+  // Column j of a last step that k does not fill: x has no such columns to multiply the padding
+  // with.
   template <LinearFormat format, int R, int B>
   static void LastColumn(const float* x, int64_t x_stride, const char* const* w, int64_t offset,
                          int64_t j, F (&sums)[R][B][kParts]) {
@@ -143,7 +157,6 @@ struct LinearF32 {
     constexpr int64_t kColumns = ColumnsPerStep(format);
     for (int64_t column = begin; column < end; column += kColumns) {
       const char* line = block + column / kColumns * kLineBytes;
-      W::Prefetch(line);
 #pragma GCC unroll 2
       for (int p = 0; p < kParts; ++p) {
         F values[kColumns];
@@ -167,7 +180,8 @@ struct LinearF32 {
 
   // R rows by B blocks of one chunk of float32 weights; totals of the chunks before are in y.
   template <int R, int B>
-  static void ChunkTile(const Output& out, const Chunk& chunk, int64_t row, int64_t first) {
+  static __attribute__((noinline)) void ChunkTile(const Output& out, const Chunk& chunk,
+                                                  int64_t row, int64_t first) {
     F sums[R][B][kParts];
 #pragma GCC unroll 32
     for (int i = 0; i < R * B * kParts; ++i) {
@@ -256,19 +270,30 @@ struct LinearF32 {
     }
   }
 
-  // R rows by all blocks, B at a time and those far apart: as many streams of memory.
   template <LinearFormat format, int R, int B>
-  static void DirectRows(const Output& out, int64_t row, int64_t n_begin) {
+  static void DirectTileOf(int64_t rows, const Output& out, int64_t row, const int64_t* first) {
+    if constexpr (R > 1) {
+      if (rows < R) return DirectTileOf<format, R - 1, B>(rows, out, row, first);
+    }
+    DirectTile<format, R, B>(out, row, first);
+  }
+
+  // A few rows, R at a time, by all blocks, B at a time and those far apart: as many streams of
+  // memory. Rows after the first R find the weights in the cache.
+  template <LinearFormat format, int R, int B>
+  static void DirectRows(const Output& out, int64_t m_begin, int64_t m_end, int64_t n_begin) {
     const int64_t blocks = (out.n_end - n_begin + kPackedRows - 1) / kPackedRows;
     const int64_t apart = blocks / B;
     for (int64_t i = 0; i < apart; ++i) {
       int64_t first[B];
       for (int b = 0; b < B; ++b) first[b] = n_begin + (i + b * apart) * kPackedRows;
-      DirectTile<format, R, B>(out, row, first);
+      for (int64_t row = m_begin; row < m_end; row += R) {
+        DirectTileOf<format, R, B>(m_end - row, out, row, first);
+      }
     }
     if constexpr (B > 1) {
       const int64_t next = n_begin + apart * B * kPackedRows;
-      if (next < out.n_end) DirectRows<format, R, B - 1>(out, row, next);
+      if (next < out.n_end) DirectRows<format, R, B - 1>(out, m_begin, m_end, next);
     }
   }
 
@@ -279,10 +304,14 @@ struct LinearF32 {
     const Output out = {&args, n_end};
     if (args.k == 0) return ClearRows(out, m_begin, m_end, n_begin);
     switch (m_end - m_begin) {
-      case 1: return DirectRows<format, 1, 4>(out, m_begin, n_begin);
-      case 2: return DirectRows<format, 2, W::kDirectSums / 2>(out, m_begin, n_begin);
-      case 3: return DirectRows<format, 3, W::kDirectSums / 3>(out, m_begin, n_begin);
-      case 4: return DirectRows<format, 4, W::kDirectSums / 4>(out, m_begin, n_begin);
+      case 1: return DirectRows<format, 1, 4>(out, m_begin, m_end, n_begin);
+      case 2: return DirectRows<format, 2, W::kDirectBlocksOf2>(out, m_begin, m_end, n_begin);
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 7:
+      case 8: return DirectRows<format, 4, W::kDirectBlocksOf4>(out, m_begin, m_end, n_begin);
       default: return PanelsOf<format, W::kTileBlocks>(out, m_begin, m_end, n_begin);
     }
   }

@@ -1,5 +1,5 @@
-// pack_rows (kernel_table.h) over a transposing copy T: in units of four bytes, packing is a transposition of
-// every 16 rows, whatever the element.
+// pack_rows (kernel_table.h) over a transposing copy T: in units of four bytes, packing is a
+// transposition of every 16 rows, whatever the element.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// quantize_rows_s8 (kernel_table.h) over a vector type V (vec_*.h) and its writer of codes C. Float32
-// throughout, each operation rounded by itself, so that the codes are the same on every instruction set.
+// quantize_rows_s8 (kernel_table.h) over a vector type V (vec_*.h) and its writer of codes C.
+// Float32 throughout, each operation rounded by itself, so that the codes are the same on every
+// instruction set.
 #pragma once
 
 #include <cstdint>

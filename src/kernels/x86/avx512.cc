@@ -1,5 +1,6 @@
-// The kernels for AVX-512 F, BW, VL and DQ. Everything but the table has internal linkage: a function that
-// the linker could merge with another file's copy would run instructions that the CPU may lack.
+// The kernels for AVX-512 F, BW, VL and DQ. Everything but the table has internal linkage: a
+// function that the linker could merge with another file's copy would run instructions that the CPU
+// may lack.
 #include <immintrin.h>
 
 #include "kernels/generic/attention-inl.h"

@@ -15,7 +15,7 @@ constexpr KernelTable MakeTable() {
   LinearKernel& linear = table.linear[static_cast<int>(LinearFormat::kS8Channel)]
                                      [static_cast<int>(ActivationMode::k16Bit)];
   // Two planes, as nearly all rows have.
-  linear.name = "linear_u8px2xs8c_1x64__avx512_vnni";
+  linear.name = "linear_u8px2xs8c_1x32__avx512_vnni";
   linear.prepared_bytes = PreparedBytes;
   linear.prepare = PrepareRows;
   linear.run = RunPlanes;

@@ -1,9 +1,10 @@
-// Activations as integers with a scale per row, cut into u8 planes: the operand of vpdpbusd. A value is
-// x = scale * q, and q + (a constant that makes it positive) is written in base 256, most significant
-// digit first. Each digit then stands for (digit - 128), so q = sum_i 256^(P-1-i) * (digit_i - 128).
+// Activations as integers with a scale per row, cut into u8 planes: the operand of vpdpbusd. A
+// value is x = scale * q, and q + (a constant that makes it positive) is written in base 256, most
+// significant digit first. Each digit then stands for (digit - 128), so q = sum_i 256^(P-1-i) *
+// (digit_i - 128).
 //
-// Two planes (16 bits) unless the row's largest values make that grid coarser for its small values than
-// bfloat16 would be; then three, and four where even 24 bits are too few.
+// Two planes (16 bits) unless the row's largest values make that grid coarser for its small values
+// than bfloat16 would be; then three, and four where even 24 bits are too few.
 #pragma once
 
 #include <immintrin.h>
@@ -17,8 +18,8 @@ namespace {
 inline constexpr int kMinPlanes = 2;
 inline constexpr int kMaxPlanes = 4;
 
-// The prepared form of a row: this header, then digits 0 and 1 as [steps][2][4 columns], then digits 2 and 3
-// alike, where the row has them.
+// The prepared form of a row: this header, then digits 0 and 1 as [steps][2][4 columns], then
+// digits 2 and 3 alike, where the row has them.
 struct alignas(64) PlaneRow {
   float scale;     // NaN for a row that holds a NaN or infinity
   int32_t planes;  // 2, 3 or 4
@@ -34,7 +35,8 @@ constexpr int64_t PlaneRowBytes(int64_t k) {
   return (lines | 1) * 64;
 }
 
-// The largest |q| with this many planes, a little below what the digits hold: rounding must not pass it.
+// The largest |q| with this many planes, a little below what the digits hold: rounding must not
+// pass it.
 constexpr float PlaneRange(int planes) {
   return planes == 2 ? 32639.0f : planes == 3 ? 8355700.0f : 2139000000.0f;
 }
@@ -61,15 +63,17 @@ inline uint32_t LargestMagnitudeBits(const float* x, int64_t k) {
   return _mm512_reduce_max_epu32(_mm512_max_epu32(largest[0], largest[1]));
 }
 
-// What the choice of planes looks at: the nonzero values below a quarter of the largest. The larger ones
-// fall on a grid finer than bfloat16's in any case, and their size says nothing about the others.
+// What the choice of planes looks at: the nonzero values below a quarter of the largest. The larger
+// ones fall on a grid finer than bfloat16's in any case, and their size says nothing about the
+// others.
 struct SmallValues {
   int64_t count = 0;
   float sum = 0.0f;  // of magnitudes
 
-  // Whether a grid of this step leaves them a smaller error than bfloat16. The error's root mean square
-  // is 0.29 steps on the grid and about 1.66e-3 of theirs in bfloat16; their mean magnitude is at most
-  // their root mean square, so a step of 2^-8 of it (an error of 1.13e-3) is on the safe side.
+  // Whether a grid of this step leaves them a smaller error than bfloat16. The error's root mean
+  // square is 0.29 steps on the grid and about 1.66e-3 of theirs in bfloat16; their mean magnitude
+  // is at most their root mean square, so a step of 2^-8 of it (an error of 1.13e-3) is on the safe
+  // side.
   bool FineEnough(float step) const {
     return step * static_cast<float>(count) <= 0x1p-8f * sum;
   }

@@ -11,12 +11,12 @@ namespace octavo {
 namespace {
 
 struct WeightsAvx2 {
-  static constexpr int kTileRows = 6;    // 6 x 1 block: 12 sums, 2 weights, 1 activation of 16 registers
+  // 6 x 1 block: 12 sums, 2 weights, 1 activation, of 16 registers.
+  static constexpr int kTileRows = 6;
   static constexpr int kTileBlocks = 1;
-  static constexpr int kDirectSums = 4;  // blocks of sums (two registers each) where weights are converted
-  static constexpr int64_t kPrefetchBytes = 1024;
-
-  static void Prefetch(const char* line) { _mm_prefetch(line + kPrefetchBytes, _MM_HINT_T0); }
+  // Blocks of a tile of 2 and of 4 rows that converts weights in registers.
+  static constexpr int kDirectBlocksOf2 = 2;
+  static constexpr int kDirectBlocksOf4 = 1;
 
   // Converts half a step: values[j] holds column j of 8 rows.
   template <LinearFormat format, typename Values>

@@ -11,12 +11,12 @@ namespace octavo {
 namespace {
 
 struct WeightsAvx512 {
-  static constexpr int kTileRows = 6;    // 6 x 4 blocks: 24 sums, 4 weights, 1 activation of 32 registers
+  // 6 x 4 blocks: 24 sums, 4 weights, 1 activation, of 32 registers.
+  static constexpr int kTileRows = 6;
   static constexpr int kTileBlocks = 4;
-  static constexpr int kDirectSums = 12;  // sums of a tile that converts weights in registers
-  static constexpr int64_t kPrefetchBytes = 1024;
-
-  static void Prefetch(const char* line) { _mm_prefetch(line + kPrefetchBytes, _MM_HINT_T0); }
+  // Blocks of a tile of 2 and of 4 rows that converts weights in registers.
+  static constexpr int kDirectBlocksOf2 = 4;
+  static constexpr int kDirectBlocksOf4 = 3;
 
   // Converts a step: values[j] holds column j of 16 rows.
   template <LinearFormat format, typename Values>

@@ -1,5 +1,5 @@
-// What the tests of linear kernels share: the tables to test, random numbers, memory with a fence behind
-// it, and weights in packed form.
+// What the tests of linear kernels share: the tables to test, random numbers, memory with a fence
+// behind it, and weights in packed form.
 #pragma once
 
 #include <sys/mman.h>
@@ -116,7 +116,8 @@ struct TestWeight {
     ResolveKernels("scalar").pack_rows(stored.data(), bytes, 0, n, k, packed.data());
   }
 
-  static std::unique_ptr<TestWeight> Random(LinearFormat format, int64_t n, int64_t k, uint32_t seed) {
+  static std::unique_ptr<TestWeight> Random(LinearFormat format, int64_t n, int64_t k,
+                                            uint32_t seed) {
     auto weight = std::make_unique<TestWeight>(format, n, k);
     std::vector<float> values = Gaussian(static_cast<size_t>(n * k), seed);
     std::vector<float> channel_scales = Gaussian(static_cast<size_t>(n), seed + 1);

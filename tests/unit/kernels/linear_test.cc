@@ -48,8 +48,8 @@ float Largest(const float* x, int64_t k) {
   return largest;
 }
 
-// Float32 sums err by a few units of 2^-24 of the sum of magnitudes. Integer planes add half a step of the
-// 16-bit grid per column, at worst.
+// Float32 sums err by a few units of 2^-24 of the sum of magnitudes. Integer planes add half a step
+// of the 16-bit grid per column, at worst.
 void ExpectNear(const std::vector<float>& y, const TestWeight& weight, const float* x, int64_t m,
                 ActivationMode mode, bool with_bias) {
   for (int64_t row = 0; row < m; ++row) {
@@ -154,8 +154,8 @@ TEST(Linear, RowsDoNotDependOnRangesOrOtherRows) {
   });
 }
 
-// Root mean square difference of y from float64, of a weight of s8 with one row of activations, without
-// what the outlier itself contributes to the expected value's size.
+// Root mean square difference of y from float64, of a weight of s8 with one row of activations,
+// without what the outlier itself contributes to the expected value's size.
 double RmsError(const std::vector<double>& y, const TestWeight& weight,
                 const std::vector<float>& x) {
   double squares = 0.0;
@@ -286,8 +286,8 @@ TEST(Linear, IntegersAreExact) {
   }
 }
 
-// Sums of digits times weights wrap around an int32 from k = 65,793 on, and their true value leaves it at
-// 131,072.
+// Sums of digits times weights wrap around an int32 from k = 65,793 on, and their true value leaves
+// it at 131,072.
 TEST(Linear, HugeInputsDoNotOverflow) {
   constexpr int64_t kOutputs = 3;
   for (const KernelTable& table : SupportedTables()) {

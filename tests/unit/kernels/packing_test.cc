@@ -1,5 +1,5 @@
-// quantize_rows_s8 and pack_rows of every instruction set that this CPU has, against the scalar ones and
-// against codes that vLLM's formula gave elsewhere.
+// quantize_rows_s8 and pack_rows of every instruction set that this CPU has, against the scalar
+// ones and against codes that vLLM's formula gave elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,9 +55,10 @@ TEST(QuantizeRows, SameCodesOnEveryInstructionSet) {
       constexpr int64_t kRows = 5;
       std::vector<float> values = Gaussian(static_cast<size_t>(kRows * k), 61);
       for (int64_t i = 0; i < k; ++i) {
-        values[static_cast<size_t>(k + i)] = 0.0f;                               // row 1: zeros
-        values[static_cast<size_t>(2 * k + i)] = static_cast<float>(i % 255) * 0.5f - 63.5f;  // ties
-        values[static_cast<size_t>(3 * k + i)] *= 1e-7f;                         // below 1e-5
+        // Row 1 is zero, row 2 has ties, row 3 is smaller than the smallest scale.
+        values[static_cast<size_t>(k + i)] = 0.0f;
+        values[static_cast<size_t>(2 * k + i)] = static_cast<float>(i % 255) * 0.5f - 63.5f;
+        values[static_cast<size_t>(3 * k + i)] *= 1e-7f;
       }
       values[static_cast<size_t>(2 * k)] = 127.0f;  // a scale of 1
       const std::vector<char> source = Stored(values, dtype);
