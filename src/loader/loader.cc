@@ -18,7 +18,8 @@ namespace octavo {
 namespace {
 
 constexpr int64_t kPanelRowUnit = 16;  // WeightSink: panels begin and, but for the last, end there
-constexpr size_t kReadAheadPanels = 32;  // hinted to the kernel beyond the panel that is being read
+constexpr int64_t kAllPanelsBytes = 24 << 20;  // of source rows in the hands of all threads
+constexpr size_t kReadAheadPanels = 32;        // hinted beyond the panel that is being read
 
 // Work for one thread: rows [row_begin, row_begin + rows) of a weight of the plan.
 struct Panel {
@@ -31,19 +32,23 @@ int64_t RowBytes(const PlannedWeight& weight, const WeightDecl& decl) {
   return decl.in_features() * ByteSize(weight.source.entry->dtype);
 }
 
-// Rows of about kPanelBytes. A row of more than kPanelBytes / 16 makes the panel larger than that:
-// the sink takes no fewer than 16 rows.
-int64_t RowsPerPanel(int64_t row_bytes) {
-  return std::max(kPanelRowUnit, kPanelBytes / row_bytes / kPanelRowUnit * kPanelRowUnit);
+// Source bytes that a panel aims at: less with many threads, so that all of them stay within the
+// loader's 64 MiB (docs/memory.md).
+int64_t PanelBytes(int threads) { return std::min(kPanelBytes, kAllPanelsBytes / threads); }
+
+// A row of more than panel_bytes / 16 makes the panel larger than that: the sink takes no fewer
+// than 16 rows.
+int64_t RowsPerPanel(int64_t row_bytes, int64_t panel_bytes) {
+  return std::max(kPanelRowUnit, panel_bytes / row_bytes / kPanelRowUnit * kPanelRowUnit);
 }
 
 // All panels, in file order.
-std::vector<Panel> CutPanels(const LoadPlan& plan, const Graph& graph) {
+std::vector<Panel> CutPanels(const LoadPlan& plan, const Graph& graph, int threads) {
   std::vector<Panel> panels;
   for (const PlannedWeight& weight : plan.weights) {
     const WeightDecl& decl = graph.weight(weight.id);
     const int64_t out_features = decl.out_features();
-    const int64_t step = RowsPerPanel(RowBytes(weight, decl));
+    const int64_t step = RowsPerPanel(RowBytes(weight, decl), PanelBytes(threads));
     for (int64_t row = 0; row < out_features; row += step) {
       panels.push_back({&weight, row, std::min(step, out_features - row)});
     }
@@ -183,7 +188,7 @@ class Loading {
       : graph_(graph),
         sink_(sink),
         scheme_(MakeScheme(plan.scheme)),
-        panels_(CutPanels(plan, graph)),
+        panels_(CutPanels(plan, graph, threads)),
         buffers_(static_cast<size_t>(threads)),
         read_ahead_(panels_, graph),
         progress_(on_progress, plan.bytes_read) {

@@ -1,5 +1,5 @@
 // The loader alone: plans a checkpoint, loads it into the CPU backend, and prints one line of JSON
-// with the memory it took. Used by memory_test.py, which holds the numbers to the limits of
+// with the memory it took. Used by test_memory.py, which holds the numbers to the limits of
 // docs/memory.md.
 //
 //   load_only MODEL_DIR [SCHEME [THREADS]]

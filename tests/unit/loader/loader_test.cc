@@ -28,6 +28,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // What the sink must hold of a weight: its whole tensor read and quantized at once.
 ReceivedWeight Expected(const PlannedWeight& planned, const WeightDecl& decl) {
@@ -129,6 +130,17 @@ TEST(LoadWeights, PanelsAreAboutAMebibyteOfRows) {
   ThreadPool pool(1);
   LoadWeights(plan, model.graph, sink, pool);
   EXPECT_THAT(sink.panel_rows(model.linear()), ElementsAre(2048, 2048, 904));
+  ExpectAllArrived(plan, model.graph, sink);
+}
+
+TEST(LoadWeights, ManyThreadsTakeSmallerPanels) {
+  const OneLinear model(2500, 256);
+  const Checkpoint checkpoint = Checkpoint::Open(model.directory.path());
+  const LoadPlan plan = MakeLoadPlan(checkpoint, model.graph, {.quantization = "int8"});
+  RecordingSink sink(model.graph);
+  ThreadPool pool(48);  // half a MiB each: 1024 rows
+  LoadWeights(plan, model.graph, sink, pool);
+  EXPECT_THAT(sink.panel_rows(model.linear()), UnorderedElementsAre(1024, 1024, 452));
   ExpectAllArrived(plan, model.graph, sink);
 }
 
@@ -264,7 +276,7 @@ TEST(LoadWeights, AFileCutShortAfterPlanningIsAnError) {
   const LoadPlan plan = MakeLoadPlan(checkpoint, model.graph, {.quantization = "int8"});
   std::filesystem::resize_file(model.file(), 1000000);
   RecordingSink sink(model.graph);
-  ThreadPool pool(2);
+  ThreadPool pool(1);  // the panel that meets the end is the first to fail
   try {
     LoadWeights(plan, model.graph, sink, pool);
     ADD_FAILURE();

@@ -94,6 +94,22 @@ TEST_P(Int8Oracle, CodesAreEqualAndScalesBelongToThem) {
 INSTANTIATE_TEST_SUITE_P(DTypes, Int8Oracle, ::testing::Values("f32", "bf16", "f16"),
                          [](const auto& param) { return std::string(param.param); });
 
+TEST(Int8Scheme, EveryWeightIsWithinHalfAStep) {
+  const Oracle oracle;
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const LinearLayer layer = oracle.Layer(std::string("weight.") + dtype);
+    const std::vector<char> source = oracle.Bytes(layer.tensor);
+    std::vector<float> weights(static_cast<size_t>(layer.out_features * layer.in_features));
+    ConvertToF32(layer.stored, source.data(), static_cast<int64_t>(weights.size()), weights.data());
+    const Quantized got = Quantize(layer, source.data());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const double scale = got.scales[i / static_cast<size_t>(layer.in_features)];
+      ASSERT_LE(std::fabs(weights[i] - got.values[i] * scale), 0.5001 * scale) << dtype << " " << i;
+      ASSERT_GE(got.values[i], -127);
+    }
+  }
+}
+
 TEST(Int8Scheme, ScalesStayUnrounded) {
   const Oracle oracle;
   const LinearLayer layer = oracle.Layer("weight.bf16");

@@ -4,8 +4,8 @@ The kernel measures and the kernel enforces: peaks are ru_maxrss of the process,
 RLIMIT_DATA of just what was promised, so that a buffer too many is an error rather than a number.
 What the weights must take is computed here from the checkpoint's header, not taken from the program.
 
-OCTAVO_BIN names the program (default build/octavo); load_only is looked for beside it. The checkpoints
-(4.1 GB) are made once, in build/checkpoints.
+OCTAVO_BIN names the program (default build/octavo); load_only is looked for beside it. The random
+checkpoints (4.1 GB) are made once, in build/checkpoints; the third is the default model.
 """
 
 import json
@@ -25,7 +25,7 @@ MIB = 1 << 20
 LOADER_MARGIN = 64 * MIB
 PROGRAM_MARGIN = 256 * MIB
 THREADS = 2  # a thread has a stack of 8 MiB of address space, which RLIMIT_DATA counts
-PROMPT_TOKENS, DECODE_TOKENS = 48, 4
+DECODE_TOKENS = 4
 KV_BLOCK_TOKENS = 32
 
 
@@ -89,11 +89,23 @@ class Run:
         self.peak_bytes = usage.ru_maxrss * 1024
 
 
-@pytest.fixture(scope="session", params=["llama-3.2-1b", "one-big-linear"])
+def tool(name: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, ROOT / "tools" / name, *arguments], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def default_model() -> pathlib.Path:
+    printed = subprocess.run([sys.executable, ROOT / "tools" / "fetch_default_model.py"],
+                             check=True, stdout=subprocess.PIPE, text=True).stdout
+    return pathlib.Path(printed.splitlines()[-1])
+
+
+@pytest.fixture(scope="session", params=["llama-3.2-1b", "one-big-linear", "default model"])
 def checkpoint(request) -> Checkpoint:
+    if request.param == "default model":
+        return Checkpoint(default_model())
     directory = ROOT / "build" / "checkpoints" / request.param
-    subprocess.run([sys.executable, ROOT / "tools" / "make_checkpoint.py", "--shape", request.param,
-                    "--output", directory], check=True, stdout=subprocess.DEVNULL)
+    tool("make_checkpoint.py", "--shape", request.param, "--output", str(directory))
     return Checkpoint(directory)
 
 
@@ -107,7 +119,7 @@ def report(name: str, checkpoint: Checkpoint, run: Run, base: int, margin: int) 
 def test_loader_alone(checkpoint: Checkpoint) -> None:
     base = checkpoint.int8_bytes()
     limit = base + LOADER_MARGIN
-    assert limit < 0.7 * checkpoint.stored_bytes()
+    assert limit < 0.9 * checkpoint.stored_bytes()
     run = Run([str(LOAD_ONLY), str(checkpoint.directory), "int8", str(THREADS)], limit)
     assert run.status == 0, run.stderr
     report("loader", checkpoint, run, base, LOADER_MARGIN)
@@ -118,19 +130,24 @@ def test_loader_alone(checkpoint: Checkpoint) -> None:
     assert base < run.peak_bytes <= limit
 
 
-def test_program(checkpoint: Checkpoint) -> None:
-    base = checkpoint.int8_bytes() + checkpoint.kv_bytes(PROMPT_TOKENS + DECODE_TOKENS)
+@pytest.mark.parametrize("prompt_tokens", [48, 512])
+def test_program(checkpoint: Checkpoint, prompt_tokens: int, request: pytest.FixtureRequest) -> None:
+    if checkpoint.directory.name == "one-big-linear" and prompt_tokens == 512:
+        # Two values of [512, 65536] float32 alone take 256 MiB (docs/memory.md, "Known gap").
+        request.applymarker(pytest.mark.xfail(strict=True, reason="a batch is not cut by its memory"))
+    base = checkpoint.int8_bytes() + checkpoint.kv_bytes(prompt_tokens + DECODE_TOKENS)
     limit = base + PROGRAM_MARGIN
-    assert limit < 0.75 * checkpoint.stored_bytes()
     run = Run([str(OCTAVO), "bench", str(checkpoint.directory), "--quantization", "int8", "--json",
-               "--threads", str(THREADS), "--prompt-tokens", str(PROMPT_TOKENS), "--decode-tokens",
+               "--threads", str(THREADS), "--prompt-tokens", str(prompt_tokens), "--decode-tokens",
                str(DECODE_TOKENS), "--repeat", "1"], limit)
     assert run.status == 0, run.stderr
-    report("program", checkpoint, run, base, PROGRAM_MARGIN)
-    assert base < run.peak_bytes <= limit
-    # What it says of itself is what the kernel says (which also counts what follows the measuring).
+    report(f"program, {prompt_tokens} tokens", checkpoint, run, base, PROGRAM_MARGIN)
+    # What it says of itself is what the kernel says. (The memory over which it then measures the
+    # machine's bandwidth does not fit under the limit, and it does without.)
     said = json.loads(run.stdout)["peak_rss_bytes"]
     assert base < said <= run.peak_bytes + MIB
+    assert said <= limit
+    assert run.peak_bytes <= limit
 
 
 def test_the_limit_bites(checkpoint: Checkpoint) -> None:
