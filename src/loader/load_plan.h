@@ -1,5 +1,5 @@
-// What loading will read and keep, tensor by tensor, known from headers alone: the source of every memory
-// number that Octavo prints, and what `octavo inspect --plan` shows.
+// What loading will read and keep, tensor by tensor, known from headers alone: the source of every
+// memory number that Octavo prints, and what `octavo inspect --plan` shows.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,26 @@ struct PlannedWeight {
   WeightId id = kNoWeight;
   CheckpointTensor source;
   LinearRecipe recipe;
-  WeightFormat format;         // what arrives at the backend
+  WeightFormat format;  // what arrives at the backend
   uint64_t bytes_read = 0;
-  uint64_t bytes_kept = 0;     // values and scales
-  std::string reason;          // why this recipe: "int8", "norm", "embedding", "--skip-modules re:.*down.*", ...
+  uint64_t bytes_kept = 0;  // values and scales
+  std::string
+      reason;  // why this recipe: "int8", "norm", "embedding", "--skip-modules re:.*down.*", ...
 };
 
 struct LoadPlan {
-  std::vector<PlannedWeight> weights;      // in file order
-  std::vector<std::string> warnings;       // unexpected tensors (one line that names them), tied heads ...
+  std::vector<PlannedWeight> weights;  // in file order
+  std::vector<std::string>
+      warnings;  // unexpected tensors (one line that names them), tied heads ...
   uint64_t bytes_read = 0;
   uint64_t bytes_kept = 0;
-  std::string scheme;                      // "int8" or "none"
+  std::string scheme;  // "int8" or "none"
 };
 
 // Matches every weight of the graph with a tensor of the checkpoint and chooses its recipe. Throws
 // kNotFound for missing tensors, kDataLoss for a wrong shape (found and expected by the config),
-// kInvalidArgument for a dtype that cannot be a weight, an unknown scheme, or a skip pattern that matches no
-// weight.
+// kInvalidArgument for a dtype that cannot be a weight, an unknown scheme, or a skip pattern that
+// matches no weight.
 LoadPlan MakeLoadPlan(const Checkpoint& checkpoint, const Graph& graph, const LoadOptions& options);
 
 // A table for people: tensor, shape, stored, becomes, bytes, reason; and the totals.

@@ -39,15 +39,15 @@ class QuantScheme {
   virtual std::string_view name() const = 0;
   // Which recipe a linear gets that neither the user nor its role keeps in 16 bits.
   virtual LinearRecipe RecipeFor(const LinearLayer& layer) const = 0;
-  // Quantizes rows [row_begin, row_begin + rows) given as [rows, in_features] of layer.stored (may be
-  // unaligned). `values` and `scales` hold StoredBytes' worth for those rows; thread-safe. Throws
-  // kDataLoss naming the tensor and row where a weight is not finite.
+  // Quantizes rows [row_begin, row_begin + rows) given as [rows, in_features] of layer.stored (may
+  // be unaligned). `values` and `scales` hold StoredBytes' worth for those rows; thread-safe.
+  // Throws kDataLoss naming the tensor and row where a weight is not finite.
   virtual void QuantizePanel(const LinearLayer& layer, int64_t row_begin, int64_t rows,
                              const void* source, void* values, float* scales) const = 0;
 };
 
-// The scheme of a name or alias ("int8", "tpu_int8"), null for "none". Throws kInvalidArgument listing the
-// names there are.
+// The scheme of a name or alias ("int8", "tpu_int8"), null for "none". Throws kInvalidArgument
+// listing the names there are.
 std::unique_ptr<const QuantScheme> MakeScheme(std::string_view name);
 std::vector<std::string> SchemeNames();
 
