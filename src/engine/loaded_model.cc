@@ -8,6 +8,7 @@
 #include <octavo/error.h>
 
 #include "base/log.h"
+#include "engine/plan_summary.h"
 #include "models/registry.h"
 
 namespace octavo {
@@ -35,6 +36,7 @@ LoadedModel::LoadedModel(const ModelOptions& options, const LoadProgressFunction
   const ComputeType compute = ParseComputeType(options.dtype);
   ModelPlan model = PlanModel(options);
   for (const std::string& warning : model.plan.warnings) LogWarning(warning);
+  LogInfo(SummarizePlan(model));
   if (on_plan) on_plan(model);
   pool_ = std::make_unique<ThreadPool>(options.threads);
   executable_ = CompileGraph(options.backend, model.graph, {.compute = compute, .pool = pool_.get()});
