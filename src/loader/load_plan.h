@@ -25,14 +25,12 @@ struct PlannedWeight {
   WeightFormat format;  // what arrives at the backend
   uint64_t bytes_read = 0;
   uint64_t bytes_kept = 0;  // values and scales
-  std::string
-      reason;  // why this recipe: "int8", "norm", "embedding", "--skip-modules re:.*down.*", ...
+  std::string reason;       // "int8", "norm", "embedding", "--skip-modules re:.*down.*", ...
 };
 
 struct LoadPlan {
   std::vector<PlannedWeight> weights;  // in file order
-  std::vector<std::string>
-      warnings;  // unexpected tensors (one line that names them), tied heads ...
+  std::vector<std::string> warnings;   // unexpected tensors (one line names them), tied heads ...
   uint64_t bytes_read = 0;
   uint64_t bytes_kept = 0;
   std::string scheme;  // "int8" or "none"
@@ -41,7 +39,7 @@ struct LoadPlan {
 // Matches every weight of the graph with a tensor of the checkpoint and chooses its recipe. Throws
 // kNotFound for missing tensors, kDataLoss for a wrong shape (found and expected by the config),
 // kInvalidArgument for a dtype that cannot be a weight, an unknown scheme, or a skip pattern that
-// matches no weight.
+// matches no weight, kUnimplemented for a pre-quantized checkpoint.
 LoadPlan MakeLoadPlan(const Checkpoint& checkpoint, const Graph& graph, const LoadOptions& options);
 
 // A table for people: tensor, shape, stored, becomes, bytes, reason; and the totals.
