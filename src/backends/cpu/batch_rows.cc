@@ -8,8 +8,8 @@
 namespace octavo::cpu {
 namespace {
 
-// Query rows of a task: enough that keys and values are used many times while they lie in the cache, few
-// enough that the threads share a prompt evenly.
+// Query rows of a task: enough that keys and values are used many times while they lie in the
+// cache, few enough that the threads share a prompt evenly.
 constexpr int64_t kQueryRows = 48;
 
 [[noreturn]] void Refuse(const std::string& problem) {

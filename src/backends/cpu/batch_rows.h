@@ -15,8 +15,8 @@ class BatchRows {
  public:
   explicit BatchRows(const Plan& plan);
 
-  // Throws kInvalidArgument where the batch cannot be run: a token outside the vocabulary, rows that do not
-  // add up, a block table that is too short or names a block outside the cache.
+  // Throws kInvalidArgument where the batch cannot be run: a token outside the vocabulary, rows
+  // that do not add up, a block table that is too short or names a block outside the cache.
   void Set(const ForwardBatch& batch, int64_t cache_blocks);
 
   int64_t tokens() const { return static_cast<int64_t>(batch_.token_ids.size()); }

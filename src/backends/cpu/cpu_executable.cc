@@ -13,9 +13,12 @@ namespace {
 
 DType KvType(ComputeType compute) {
   switch (compute) {
-    case ComputeType::kFloat32: return DType::kF32;
-    case ComputeType::kBFloat16: return DType::kBf16;
-    case ComputeType::kFloat16: return DType::kF16;
+    case ComputeType::kFloat32:
+      return DType::kF32;
+    case ComputeType::kBFloat16:
+      return DType::kBf16;
+    case ComputeType::kFloat16:
+      return DType::kF16;
   }
   return DType::kF32;
 }

@@ -1,7 +1,8 @@
 // The paged KV cache of the CPU backend. A block holds kKvBlockTokens positions of every layer:
 //   [block][layer][keys, values][kv_head][block_tokens * head_dim]
-// so that memory becomes resident block by block, whatever the number of layers. Of a kv head, keys are
-// [head_dim, block_tokens] and values [block_tokens, head_dim], as attention reads them (kernel_table.h).
+// so that memory becomes resident block by block, whatever the number of layers. Of a kv head, keys
+// are [head_dim, block_tokens] and values [block_tokens, head_dim], as attention reads them
+// (kernel_table.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class KvCache {
     return static_cast<uint64_t>(block_elements_ * ByteSize(dtype_));
   }
 
-  // Writes the key and value of one token, [kv_heads * head_dim] each, to place `offset` of `block`.
+  // Writes the key and value of one token, [kv_heads * head_dim] each, to place `offset` of
+  // `block`.
   void Store(int32_t layer, int64_t block, int64_t offset, const float* key,
              const float* value) noexcept;
 

@@ -1,6 +1,6 @@
-// How a linear region is cut into tasks of about equal work: column ranges x row ranges. The columns of
-// all its outputs count as one row of 16-column blocks, so that a decode step is shared evenly however
-// narrow the single outputs are.
+// How a linear region is cut into tasks of about equal work: column ranges x row ranges. The
+// columns of all its outputs count as one row of 16-column blocks, so that a decode step is shared
+// evenly however narrow the single outputs are.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,21 @@ class LinearTiles {
   LinearTiles(const LinearRegion& region, int64_t m, int threads)
       : outputs_(region.outputs), m_(m) {
     for (const LinearOutput& output : outputs_) blocks_ += Blocks(output);
-    // As many rows as their activations, two bytes per column, take half of a usual second-level cache.
+    // As many rows as their activations, two bytes per column, take half of a usual second-level
+    // cache.
     const int64_t fitting = kRowBytes / (2 * std::max<int64_t>(region.k, 1));
     m_tile_ = std::clamp<int64_t>(fitting / 4 * 4, 16, 256);
     m_tiles_ = (m + m_tile_ - 1) / m_tile_;
     const int64_t shares = int64_t{kTasksPerThread} * threads;
-    const int64_t wanted = m_tiles_ > 1 ? std::max(blocks_ / kTileBlocks, shares / m_tiles_) : shares;
+    const int64_t wanted =
+        m_tiles_ > 1 ? std::max(blocks_ / kTileBlocks, shares / m_tiles_) : shares;
     n_tiles_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(blocks_, 1));
   }
 
   int64_t count() const { return n_tiles_ * m_tiles_; }
 
-  // Calls run(output, m_begin, m_end, n_begin, n_end) for what task `index` has of each output. Tasks in
-  // a row share their columns: weights are read from memory once.
+  // Calls run(output, m_begin, m_end, n_begin, n_end) for what task `index` has of each output.
+  // Tasks in a row share their columns: weights are read from memory once.
   template <typename Run>
   void ForEachPart(int64_t index, Run run) const {
     const int64_t m_begin = index % m_tiles_ * m_tile_;
@@ -50,7 +52,7 @@ class LinearTiles {
 
  private:
   static constexpr int kTasksPerThread = 4;
-  static constexpr int64_t kTileBlocks = 16;       // 256 columns
+  static constexpr int64_t kTileBlocks = 16;  // 256 columns
   static constexpr int64_t kRowBytes = 512 * 1024;
 
   static int64_t Blocks(const LinearOutput& output) {

@@ -1,7 +1,7 @@
-// What the CPU backend runs for a graph. Operations whose row depends on the same row of their inputs alone
-// are joined into row regions: one parallel region that takes a few rows through all of them while they lie
-// in the cache. In a decode step with its single row such a region runs on the calling thread, so a layer
-// costs four dispatches of linears and one of attention.
+// What the CPU backend runs for a graph. Operations whose row depends on the same row of their
+// inputs alone are joined into row regions: one parallel region that takes a few rows through all
+// of them while they lie in the cache. In a decode step with its single row such a region runs on
+// the calling thread, so a layer costs four dispatches of linears and one of attention.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ struct SelectRows {
 struct PrepareRows {
   int32_t linear;  // index into Plan::linears
 };
-using RowOp = std::variant<EmbedRows, NormRows, RopeRows, StoreKvRows, GateRows, AddRows, SelectRows,
-                           PrepareRows>;
+using RowOp = std::variant<EmbedRows, NormRows, RopeRows, StoreKvRows, GateRows, AddRows,
+                           SelectRows, PrepareRows>;
 
 struct RowRegion {
   Rows rows;
@@ -118,7 +118,8 @@ struct Plan {
 
 Plan MakePlan(const Graph& graph);
 
-// Takes out the preparations of linears for which `needed(linear)` is false, and regions left empty.
+// Takes out the preparations of linears for which `needed(linear)` is false, and regions left
+// empty.
 template <typename Needed>
 void RemovePreparations(std::vector<Step>& steps, Needed needed) {
   for (Step& step : steps) {

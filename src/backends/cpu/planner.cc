@@ -1,5 +1,5 @@
-// Graph -> Plan, in two passes. The first puts the nodes into steps, with value ids where slots belong; the
-// second follows the life of each value and gives it a slot that is free.
+// Graph -> Plan, in two passes. The first puts the nodes into steps, with value ids where slots
+// belong; the second follows the life of each value and gives it a slot that is free.
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
@@ -13,10 +13,14 @@ namespace {
 
 Activation ActivationOf(op::GatedActivation::Function function) {
   switch (function) {
-    case op::GatedActivation::Function::kSilu: return Activation::kSilu;
-    case op::GatedActivation::Function::kGelu: return Activation::kGelu;
-    case op::GatedActivation::Function::kGeluTanh: return Activation::kGeluTanh;
-    case op::GatedActivation::Function::kRelu: return Activation::kRelu;
+    case op::GatedActivation::Function::kSilu:
+      return Activation::kSilu;
+    case op::GatedActivation::Function::kGelu:
+      return Activation::kGelu;
+    case op::GatedActivation::Function::kGeluTanh:
+      return Activation::kGeluTanh;
+    case op::GatedActivation::Function::kRelu:
+      return Activation::kRelu;
   }
   return Activation::kSilu;
 }
@@ -66,7 +70,10 @@ class StepBuilder {
 
   // All linears of the same input at once: they need nothing else.
   void operator()(const op::Linear& first) {
-    LinearRegion region{graph_.info(first.x).rows, first.x.id, graph_.info(first.x).width, {},
+    LinearRegion region{graph_.info(first.x).rows,
+                        first.x.id,
+                        graph_.info(first.x).width,
+                        {},
                         graph_.nodes()[index_].name};
     std::vector<Value> outputs;
     for (size_t i = index_; i < graph_.nodes().size(); ++i) {
@@ -94,7 +101,8 @@ class StepBuilder {
     region_.rows = rows;
     region_.ops.push_back(op);
   }
-  // Hidden states are handed out when the region that makes them is complete, so that they do not split it.
+  // Hidden states are handed out when the region that makes them is complete, so that they do not
+  // split it.
   void NoteCaptures(Value value) {
     const std::vector<Value>& states = graph_.hidden_states();
     for (size_t i = 0; i < states.size(); ++i) {
@@ -121,8 +129,9 @@ class StepBuilder {
   std::vector<Capture> captures_;
 };
 
-// Calls Read(slot&) and Write(slot&) of the visitor for the operands of each operation and End() after them.
-// An End() between reading and writing lets an output take the place of an input that nobody reads again.
+// Calls Read(slot&) and Write(slot&) of the visitor for the operands of each operation and End()
+// after them. An End() between reading and writing lets an output take the place of an input that
+// nobody reads again.
 template <typename Visitor>
 class OperandWalk {
  public:
@@ -184,8 +193,8 @@ struct LastReads {
   int64_t at = 0;
 };
 
-// Replaces value ids by slots. Only values of the same width share a slot: with other widths, row i of one
-// would lie over another row of the other, which a second thread may still have to read.
+// Replaces value ids by slots. Only values of the same width share a slot: with other widths, row i
+// of one would lie over another row of the other, which a second thread may still have to read.
 class SlotAssigner {
  public:
   SlotAssigner(const Graph& graph, Plan& plan, std::vector<int64_t> last)

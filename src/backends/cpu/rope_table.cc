@@ -14,7 +14,8 @@ RopeTable::RopeTable(const RopeParameters& parameters)
   attention_factor_ = frequencies.attention_factor;
 }
 
-// As transformers does: the angle is a float32 product, and so are cosine and sine times the factor.
+// As transformers does: the angle is a float32 product, and so are cosine and sine times the
+// factor.
 void RopeTable::Append(const std::vector<float>& inverse, float attention_factor,
                        int64_t position) {
   const auto angle = [&](float frequency) {
@@ -44,7 +45,8 @@ void RopeTable::AddRows(int64_t rows, int64_t first, int64_t rope_length) {
     return;
   }
   const int64_t entry = 2 * static_cast<int64_t>(inverse_.size());
-  for (int64_t known = static_cast<int64_t>(values_.size()) / entry; known < first + rows; ++known) {
+  for (int64_t known = static_cast<int64_t>(values_.size()) / entry; known < first + rows;
+       ++known) {
     Append(inverse_, attention_factor_, known);
   }
   for (int64_t i = 0; i < rows; ++i) offsets_.push_back((first + i) * entry);

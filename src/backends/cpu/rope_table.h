@@ -21,7 +21,9 @@ class RopeTable {
   void AddRows(int64_t rows, int64_t first, int64_t rope_length);
 
   // [rotary_dim / 2] each, of a row of the batch.
-  const float* cosines(int64_t row) const { return values_.data() + offsets_[static_cast<size_t>(row)]; }
+  const float* cosines(int64_t row) const {
+    return values_.data() + offsets_[static_cast<size_t>(row)];
+  }
   const float* sines(int64_t row) const { return cosines(row) + parameters_.rotary_dim / 2; }
 
  private:
@@ -29,8 +31,8 @@ class RopeTable {
 
   RopeParameters parameters_;
   bool depends_on_length_;
-  // [entries][cosines, sines]. Entry p is position p where the frequencies are the same for all sequences,
-  // and stays for later batches; else entries are the rows of the batch.
+  // [entries][cosines, sines]. Entry p is position p where the frequencies are the same for all
+  // sequences, and stays for later batches; else entries are the rows of the batch.
   std::vector<float> values_;
   std::vector<float> inverse_;  // of frequencies that do not depend on the length
   float attention_factor_ = 1.0f;

@@ -8,8 +8,8 @@
 namespace octavo::cpu {
 namespace {
 
-// Rows that a task takes through a row region: few enough to stay in the cache from one operation to the
-// next, enough that handing out tasks costs nothing beside them.
+// Rows that a task takes through a row region: few enough to stay in the cache from one operation
+// to the next, enough that handing out tasks costs nothing beside them.
 constexpr int64_t kRegionRows = 8;
 
 }  // namespace
@@ -58,8 +58,7 @@ void StepRunner::operator()(const RunLinear& step) {
 
 void StepRunner::RunQueryBlock(const AttentionRegion& region, const BatchRows::QueryBlock& block,
                                int64_t kv_head, float* scratch) const noexcept {
-  const SequenceRows& sequence =
-      e_.batch_.batch().sequences[static_cast<size_t>(block.sequence)];
+  const SequenceRows& sequence = e_.batch_.batch().sequences[static_cast<size_t>(block.sequence)];
   const int64_t first = e_.batch_.first_row(block.sequence);
   AttentionArgs args;
   args.q = Row(region.q, first);      // [rows, heads * head_dim]
@@ -153,8 +152,7 @@ void StepRunner::Do(const PrepareRows& op, int64_t begin, int64_t end) const noe
   const auto& kernels = e_.linears_[static_cast<size_t>(op.linear)].prepared;
   const int64_t m = e_.batch_.rows(region.rows);
   for (size_t i = 0; i < kernels.size(); ++i) {
-    char* prepared =
-        e_.prepared_.as<char>() + Executor::PreparedOffset(kernels, i, m, region.k);
+    char* prepared = e_.prepared_.as<char>() + Executor::PreparedOffset(kernels, i, m, region.k);
     kernels[i]->prepare(Row(region.x, 0), region.k, m, region.k, begin, end, prepared);
   }
 }

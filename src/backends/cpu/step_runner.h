@@ -1,5 +1,5 @@
-// The steps of a plan on the batch that the executor holds. Parallel regions do not throw: everything that
-// can fail has been checked before.
+// The steps of a plan on the batch that the executor holds. Parallel regions do not throw:
+// everything that can fail has been checked before.
 #pragma once
 
 #include <cstdint>

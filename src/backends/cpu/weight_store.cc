@@ -56,9 +56,8 @@ void WeightStore::Begin(WeightId id, const WeightFormat& format) {
     return;
   }
   weight.row_major = plain && weight.role == WeightRole::kEmbedding && !weight.tied_head;
-  const int64_t bytes = weight.row_major
-                            ? weight.rows * weight.columns * ByteSize(weight.element)
-                            : PackedBytes(weight.element, weight.rows, weight.columns);
+  const int64_t bytes = weight.row_major ? weight.rows * weight.columns * ByteSize(weight.element)
+                                         : PackedBytes(weight.element, weight.rows, weight.columns);
   weight.values = Buffer(static_cast<size_t>(bytes));
   weight.scales = Buffer(s8 ? padded * sizeof(float) : 0);
   weight.row_sums = Buffer(s8 ? padded * sizeof(int32_t) : 0);
@@ -110,8 +109,8 @@ void WeightStore::CheckComplete() const {
   for (const Weight& weight : weights_) {
     const int64_t arrived = weight.rows_arrived.load(std::memory_order_relaxed);
     if (weight.announced && arrived == weight.rows) continue;
-    throw Error(ErrorCode::kInternal, fmt::format("{}: {} of {} rows were loaded", weight.name,
-                                                  arrived, weight.rows));
+    throw Error(ErrorCode::kInternal,
+                fmt::format("{}: {} of {} rows were loaded", weight.name, arrived, weight.rows));
   }
 }
 

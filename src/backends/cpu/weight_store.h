@@ -43,7 +43,8 @@ class WeightStore {
     bool tied_head = false;
     bool announced = false;
     DType element = DType::kF32;
-    bool row_major = false;  // an embedding that is only looked up: a packed row is spread over many lines
+    bool row_major =
+        false;  // an embedding that is only looked up: a packed row is spread over many lines
     Buffer values;
     Buffer scales;    // [n padded]
     Buffer row_sums;  // [n padded]

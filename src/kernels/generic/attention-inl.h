@@ -1,10 +1,11 @@
-// Attention over a paged KV cache (kernel_table.h), over a vector type V. All query heads of a kv head are
-// computed together, so that its keys and values are loaded once for the group; several query rows join them
-// in prefill. A (row, head) pair is a "unit". Softmax is online: one pass over the keys, kKeys at a time.
+// Attention over a paged KV cache (kernel_table.h), over a vector type V. All query heads of a kv
+// head are computed together, so that its keys and values are loaded once for the group; several
+// query rows join them in prefill. A (row, head) pair is a "unit". Softmax is online: one pass over
+// the keys, kKeys at a time.
 //
-// A row's result does not depend on the rows computed with it: keys are taken in steps that lie fixed in the
-// sequence, each unit is summed in the same order whatever its tile, and a key that a row must not see adds an
-// exact zero.
+// A row's result does not depend on the rows computed with it: keys are taken in steps that lie
+// fixed in the sequence, each unit is summed in the same order whatever its tile, and a key that a
+// row must not see adds an exact zero (as long as the values in the cache are finite).
 #pragma once
 
 #include <cstdint>
@@ -48,16 +49,16 @@ struct PagedAttention {
 
   // The scratch memory of a tile.
   struct Tile {
-    int64_t units;        // rows * group
+    int64_t units;  // rows * group
     int64_t group;
     int64_t out_stride;
-    float* q;             // [ceil(units / kUnits)][head_dim][kUnits], times the scale
-    float* out;           // [units padded][out_stride], not yet divided by `sums`
-    float* scores;        // [units padded][kKeys]: q.k, then the probabilities
-    float* largest;       // [units padded] of the scores so far
-    float* sums;          // [units padded] of exp(score - largest)
-    float* factors;       // [units padded] what this step multiplies `sums` and `out` with
-    float* step_sums;     // [units padded]
+    float* q;          // [ceil(units / kUnits)][head_dim][kUnits], times the scale
+    float* out;        // [units padded][out_stride], not yet divided by `sums`
+    float* scores;     // [units padded][kKeys]: q.k, then the probabilities
+    float* largest;    // [units padded] of the scores so far
+    float* sums;       // [units padded] of exp(score - largest)
+    float* factors;    // [units padded] what this step multiplies `sums` and `out` with
+    float* step_sums;  // [units padded]
   };
 
   static int64_t PaddedUnits(int64_t group) {
@@ -96,8 +97,8 @@ struct PagedAttention {
     return {begin > 0 ? begin : 0, end < kKeys ? end : kKeys};
   }
 
-  // c[unit, 0:kColumns) = (kAdd: factors[unit] * c +) sum over i < steps of a(unit, i) * b[i, 0:kColumns),
-  // for kCount units; a(unit, i) lies at a[unit * kUnitStride + i * kStepStride].
+  // c[unit, 0:kColumns) = (kAdd: factors[unit] * c +) sum over i < steps of a(unit, i) * b[i,
+  // 0:kColumns), for kCount units; a(unit, i) lies at a[unit * kUnitStride + i * kStepStride].
   template <typename Element, int kCount, int64_t kUnitStride, int64_t kStepStride, bool kAdd>
   static void Multiply(const float* a, const typename Element::Type* b, int64_t b_stride,
                        int64_t steps, const float* factors, float* c, int64_t c_stride) {
@@ -135,11 +136,11 @@ struct PagedAttention {
   // The same for `count` units, at least; as many more as there is no tile for. Those are padding.
   template <typename Element, int64_t kUnitStride, int64_t kStepStride, bool kAdd, typename... Args>
   static void MultiplyUnits(int64_t count, Args... args) {
-#define OCTAVO_UNITS(n)                                                                 \
-  if constexpr ((n) <= kUnits) {                                                        \
-    if (count <= (n) || (n) == kUnits) {                                                \
-      return Multiply<Element, (n), kUnitStride, kStepStride, kAdd>(args...);           \
-    }                                                                                   \
+#define OCTAVO_UNITS(n)                                                       \
+  if constexpr ((n) <= kUnits) {                                              \
+    if (count <= (n) || (n) == kUnits) {                                      \
+      return Multiply<Element, (n), kUnitStride, kStepStride, kAdd>(args...); \
+    }                                                                         \
   }
     OCTAVO_UNITS(1)
     OCTAVO_UNITS(2)
@@ -176,10 +177,10 @@ struct PagedAttention {
                             const typename Element::Type* keys) {
     for (int64_t unit = 0; unit < tile.units; unit += kUnits) {
       for (int64_t column = 0; column < kKeys; column += kColumns) {
-        MultiplyUnits<Element, 1, kUnits, false>(
-            tile.units - unit, tile.q + unit * args.head_dim, keys + column, args.kv.block_tokens,
-            args.head_dim, static_cast<const float*>(nullptr), tile.scores + unit * kKeys + column,
-            kKeys);
+        MultiplyUnits<Element, 1, kUnits, false>(tile.units - unit, tile.q + unit * args.head_dim,
+                                                 keys + column, args.kv.block_tokens, args.head_dim,
+                                                 static_cast<const float*>(nullptr),
+                                                 tile.scores + unit * kKeys + column, kKeys);
       }
     }
   }

@@ -1,5 +1,6 @@
-// Elementary functions over a vector type V (vec_scalar.h, vec_avx2.h, vec_avx512.h). The polynomials are
-// minimax fits made for this file; the bounds beside them are of the fit, in exact arithmetic.
+// Elementary functions over a vector type V (vec_scalar.h, vec_avx2.h, vec_avx512.h). The
+// polynomials are minimax fits made for this file; the bounds beside them are of the fit, in exact
+// arithmetic.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ struct Rows {
     }
   }
 
-  // Sum of x^2. Four running vectors: sixteen or more partial sums keep the rounding error small and the
-  // multiply-add latency hidden.
+  // Sum of x^2. Four running vectors: sixteen or more partial sums keep the rounding error small
+  // and the multiply-add latency hidden.
   static float SumOfSquares(const float* x, int64_t width) {
     F sums[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
     int64_t i = 0;
@@ -89,10 +89,14 @@ struct Rows {
   static void GatedActivation(const float* gate, const float* up, Activation activation,
                               int64_t width, float* y) {
     switch (activation) {
-      case Activation::kSilu: return Gated<Math<V>::Silu>(gate, up, width, y);
-      case Activation::kGelu: return Gated<Math<V>::Gelu>(gate, up, width, y);
-      case Activation::kGeluTanh: return Gated<Math<V>::GeluTanh>(gate, up, width, y);
-      case Activation::kRelu: return Gated<Math<V>::Relu>(gate, up, width, y);
+      case Activation::kSilu:
+        return Gated<Math<V>::Silu>(gate, up, width, y);
+      case Activation::kGelu:
+        return Gated<Math<V>::Gelu>(gate, up, width, y);
+      case Activation::kGeluTanh:
+        return Gated<Math<V>::GeluTanh>(gate, up, width, y);
+      case Activation::kRelu:
+        return Gated<Math<V>::Relu>(gate, up, width, y);
     }
   }
 

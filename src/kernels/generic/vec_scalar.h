@@ -1,5 +1,6 @@
 // One float as a "vector" of one lane, in plain C++: what the generic kernels are written over on a
-// machine without a vector path, and the oracle of the paths that have one. Included by scalar.cc only.
+// machine without a vector path, and the oracle of the paths that have one. Included by scalar.cc
+// only.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ struct VecScalar {
   static void StoreBf16(uint16_t* p, F v) {
     const uint32_t bits = ToBits(v);
     const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    *p = static_cast<uint16_t>(
-        nan ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    *p = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u
+                                   : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   }
   static void StoreF16(uint16_t* p, F v) {
     const uint32_t bits = ToBits(v);

@@ -1,5 +1,6 @@
-// Eight floats in a ymm register. Included by files compiled for AVX2, FMA and F16C; the functions have
-// internal linkage so that none of them can stand in for a copy compiled for another instruction set.
+// Eight floats in a ymm register. Included by files compiled for AVX2, FMA and F16C; the functions
+// have internal linkage so that none of them can stand in for a copy compiled for another
+// instruction set.
 #pragma once
 
 #include <immintrin.h>
@@ -12,7 +13,8 @@ namespace {
 struct VecAvx2 {
   using F = __m256;
   static constexpr int kLanes = 8;
-  static constexpr int kAttentionUnits = 6;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16 registers
+  static constexpr int kAttentionUnits =
+      6;  // 12 accumulators, 2 of B, 1 broadcast: 15 of 16 registers
 
   static F Zero() { return _mm256_setzero_ps(); }
   static F Set(float value) { return _mm256_set1_ps(value); }
@@ -44,7 +46,8 @@ struct VecAvx2 {
   static F RoundEven(F a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  // value * 2^exponent for an integral exponent in [-252, 254], in two steps so that each is normal.
+  // value * 2^exponent for an integral exponent in [-252, 254], in two steps so that each is
+  // normal.
   static F Ldexp(F value, F exponent) {
     const __m256i whole = _mm256_cvtps_epi32(exponent);
     const __m256i half = _mm256_srai_epi32(whole, 1);
@@ -76,8 +79,7 @@ struct VecAvx2 {
     const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     const __m256i words = _mm256_blendv_epi8(rounded, quiet, nan);
-    Store16(p, _mm_packus_epi32(_mm256_castsi256_si128(words),
-                                _mm256_extracti128_si256(words, 1)));
+    Store16(p, _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
   }
   static void StoreF16(uint16_t* p, F v) {
     Store16(p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

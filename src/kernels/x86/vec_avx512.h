@@ -1,5 +1,6 @@
-// Sixteen floats in a zmm register. Included by files compiled for AVX-512 F, BW, VL and DQ; the functions
-// have internal linkage so that none of them can stand in for a copy compiled for another instruction set.
+// Sixteen floats in a zmm register. Included by files compiled for AVX-512 F, BW, VL and DQ; the
+// functions have internal linkage so that none of them can stand in for a copy compiled for another
+// instruction set.
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,7 @@
-// The CPU backend on small graphs, for every instruction set that this CPU runs, against the reference
-// backend and against itself in other batch shapes.
+// The CPU backend on small graphs, for every instruction set that this CPU runs, against the
+// reference backend and against itself in other batch shapes.
+#include "backends/cpu/cpu_executable.h"
+
 #include <gtest/gtest.h>
 #include <octavo/error.h>
 
@@ -10,7 +12,6 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/cpu/cpu_executable.h"
 #include "backends/reference/reference_executable.h"
 #include "base/cpu_features.h"
 #include "base/process_memory.h"
@@ -165,9 +166,9 @@ TEST_P(CpuExecutableTest, OutputRowsAndHiddenStates) {
     EXPECT_TRUE(std::equal(begin, begin + shape.vocab,
                            logits.begin() + static_cast<int64_t>(i) * shape.vocab));
   }
-  EXPECT_TRUE(executable
-                  ->Run({.token_ids = sequence.tokens, .sequences = {&rows, 1}, .output_rows = {}})
-                  .empty());
+  EXPECT_TRUE(
+      executable->Run({.token_ids = sequence.tokens, .sequences = {&rows, 1}, .output_rows = {}})
+          .empty());
 }
 
 std::string ParamName(const ::testing::TestParamInfo<CpuExecutableTest::ParamType>& info) {
@@ -212,8 +213,7 @@ TEST_F(CpuBackendTest, RefusesBatchesThatCannotBeRun) {
   executable_->AllocateKvCache(4);
   const std::vector<int32_t> two(2, 1), many(33, 1);
   EXPECT_EQ(Refusal(two, {3}, 2), "none");
-  EXPECT_EQ(Refusal({1, 83}, {0}, 2),
-            "forward batch: token id 83 at row 1: expected 0 to 82");
+  EXPECT_EQ(Refusal({1, 83}, {0}, 2), "forward batch: token id 83 at row 1: expected 0 to 82");
   EXPECT_EQ(Refusal({-1}, {0}, 1), "forward batch: token id -1 at row 0: expected 0 to 82");
   EXPECT_EQ(Refusal(two, {4}, 2), "forward batch: sequence 0: KV block 4 of a cache of 4");
   EXPECT_EQ(Refusal(many, {1}, 33),
@@ -255,25 +255,28 @@ TEST_F(CpuBackendTest, RefusesFormatsWithoutAKernel) {
 }
 
 TEST_F(CpuBackendTest, Info) {
-  FillWeights(graph_, [](const WeightDecl& decl, WeightId) {
-    return decl.role == WeightRole::kLinear ? DType::kS8 : DType::kBf16;
-  }, *executable_);
+  FillWeights(
+      graph_,
+      [](const WeightDecl& decl, WeightId) {
+        return decl.role == WeightRole::kLinear ? DType::kS8 : DType::kBf16;
+      },
+      *executable_);
   const ExecutableInfo info = executable_->Info();
   EXPECT_EQ(info.isa, HostKernels().isa);
   const auto name = [](LinearFormat format) {
     return std::string(HostKernels().linear[static_cast<int>(format)][1].name);
   };
-  EXPECT_EQ(info.kernels, (std::vector<std::string>{name(LinearFormat::kS8Channel),
-                                                    name(LinearFormat::kBf16)}));
+  EXPECT_EQ(info.kernels,
+            (std::vector<std::string>{name(LinearFormat::kS8Channel), name(LinearFormat::kBf16)}));
   // The embedding is looked up, all the rest is read in every step.
   const uint64_t embedding = static_cast<uint64_t>(shape_.vocab * shape_.hidden) * 2;
   EXPECT_EQ(info.streamed_bytes, info.weight_bytes - embedding);
   uint64_t stored = 0;
   for (const WeightDecl& decl : graph_.weights()) {
     const bool linear = decl.role == WeightRole::kLinear;
-    stored += static_cast<uint64_t>(StoredBytes(
-        linear ? WeightFormat::S8Channel() : WeightFormat::Plain(DType::kBf16),
-        decl.out_features(), decl.in_features()));
+    stored += static_cast<uint64_t>(
+        StoredBytes(linear ? WeightFormat::S8Channel() : WeightFormat::Plain(DType::kBf16),
+                    decl.out_features(), decl.in_features()));
   }
   EXPECT_GE(info.weight_bytes, stored);
   EXPECT_LE(info.weight_bytes, stored + stored / 4);  // rows to 16, row sums, vectors in f32
@@ -307,7 +310,7 @@ TEST(CpuGraphTest, ValuesThatAreReadTwiceAndLater) {
   RopeParameters rope;
   rope.rotary_dim = 8;
   const Value x = builder.Embedding("embed", 50, 32);
-  const Value turned = builder.Rope(x, 4, 8, rope);              // x is read again below
+  const Value turned = builder.Rope(x, 4, 8, rope);  // x is read again below
   const Value twice = builder.Add(turned, turned, "twice");
   const Value normed = builder.RmsNorm(twice, "norm", 1e-6, 1.0f);
   const Value a = builder.Linear(normed, "a", 48);

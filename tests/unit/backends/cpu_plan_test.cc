@@ -32,8 +32,8 @@ TEST(PlanTest, ALayerIsFourLinearRegionsAndOneOfAttention) {
   EXPECT_EQ(linears, 13u);
   EXPECT_EQ(attentions, 3u);
   EXPECT_EQ(captures, 4u);
-  // Before q/k/v, with head norms, ropes and the cache, before o, before gate/up and before down: five a
-  // layer; the selected rows before the head; the last residual and norm.
+  // Before q/k/v, with head norms, ropes and the cache, before o, before gate/up and before down:
+  // five a layer; the selected rows before the head; the last residual and norm.
   EXPECT_EQ(rows, 3u * 5 + 2);
 }
 

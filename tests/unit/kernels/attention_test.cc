@@ -136,7 +136,8 @@ class Cache {
 class AttentionTest : public testing::TestWithParam<const KernelTable*> {
  protected:
   void SetUp() override {
-    if (!GetParam()->supported(HostCpuFeatures())) GTEST_SKIP() << "this CPU lacks the instructions";
+    if (!GetParam()->supported(HostCpuFeatures()))
+      GTEST_SKIP() << "this CPU lacks the instructions";
     kernels_ = ResolveKernels(GetParam()->isa);
   }
 
@@ -176,7 +177,9 @@ TEST_P(AttentionTest, EveryHeadDimAndType) {
 }
 
 TEST_P(AttentionTest, EveryGroup) {
-  struct Case { int64_t heads, kv_heads; };
+  struct Case {
+    int64_t heads, kv_heads;
+  };
   for (const Case c : {Case{1, 1}, Case{4, 4}, Case{4, 1}, Case{9, 3}, Case{10, 2}, Case{14, 2},
                        Case{16, 2}, Case{32, 1}, Case{71, 1}}) {
     Check({.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = 16, .tokens = 45, .rows = 45});
@@ -203,8 +206,12 @@ TEST_P(AttentionTest, LargerBlocks) {
 TEST_P(AttentionTest, RowsDoNotDependOnTheirRange) {
   for (const int64_t window : {0, 20}) {
     for (const int64_t kv_heads : {1, 2, 6}) {
-      const Problem problem{.kv_heads = kv_heads, .head_dim = 72, .tokens = 133, .rows = 100,
-                            .window = window, .dtype = DType::kBf16};
+      const Problem problem{.kv_heads = kv_heads,
+                            .head_dim = 72,
+                            .tokens = 133,
+                            .rows = 100,
+                            .window = window,
+                            .dtype = DType::kBf16};
       const Cache cache(problem);
       std::vector<float> whole, parts;
       Run(cache.Args(whole), 0, problem.rows);

@@ -26,7 +26,8 @@ std::vector<float> Random(int64_t count, float deviation, uint32_t seed) {
 class RowKernelsTest : public testing::TestWithParam<const KernelTable*> {
  protected:
   void SetUp() override {
-    if (!GetParam()->supported(HostCpuFeatures())) GTEST_SKIP() << "this CPU lacks the instructions";
+    if (!GetParam()->supported(HostCpuFeatures()))
+      GTEST_SKIP() << "this CPU lacks the instructions";
     rows_ = ResolveKernels(GetParam()->isa).rows;
   }
   RowKernels rows_;
@@ -52,7 +53,9 @@ TEST_P(RowKernelsTest, RmsNormOfAnyWidth) {
 }
 
 TEST_P(RowKernelsTest, RopeRotatesHalvesAndLeavesTheRest) {
-  struct Case { int64_t head_dim, rotary_dim; };
+  struct Case {
+    int64_t head_dim, rotary_dim;
+  };
   for (const Case c : {Case{64, 64}, Case{12, 12}, Case{80, 32}, Case{72, 72}, Case{128, 128}}) {
     const int64_t heads = 3;
     const int64_t half = c.rotary_dim / 2;
@@ -82,11 +85,14 @@ TEST_P(RowKernelsTest, RopeRotatesHalvesAndLeavesTheRest) {
 
 double Activated(Activation activation, double x) {
   switch (activation) {
-    case Activation::kSilu: return x / (1.0 + std::exp(-x));
-    case Activation::kGelu: return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::kGelu:
+      return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kRelu: return x > 0.0 ? x : 0.0;
+    case Activation::kRelu:
+      return x > 0.0 ? x : 0.0;
   }
   return 0.0;
 }
@@ -99,14 +105,15 @@ TEST_P(RowKernelsTest, ActivationsOverTheWholeRange) {
   }
   const std::vector<float> up(gate.size(), 1.0f);
   std::vector<float> y(gate.size());
-  for (const Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh,
-                                      Activation::kRelu}) {
+  for (const Activation activation :
+       {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu}) {
     rows_.gated_activation(gate.data(), up.data(), activation, static_cast<int64_t>(gate.size()),
                            y.data());
     for (size_t i = 0; i < gate.size(); ++i) {
       const double expected = Activated(activation, gate[i]);
       // Gelu's tail is a difference from 1, as it is in float32 everywhere: absolute error there.
-      const double tolerance = 4e-7 * std::abs(expected) + 1.3e-7 * std::min(5.0f, std::abs(gate[i]));
+      const double tolerance =
+          4e-7 * std::abs(expected) + 1.3e-7 * std::min(5.0f, std::abs(gate[i]));
       ASSERT_NEAR(y[i], expected, tolerance) << static_cast<int>(activation) << " of " << gate[i];
     }
   }
@@ -170,9 +177,9 @@ TEST_P(RowKernelsTest, NarrowsToNearestEven) {
   for (const float scale : {1e-7f, 1e-5f, 1e4f, 1e38f}) {
     for (const float value : Random(200, 1.0f, 8)) values.push_back(value * scale);
   }
-  for (const float special : {0.0f, -0.0f, 65519.0f, 65520.0f, 1.00390625f, 1.01171875f, 3e-8f,
-                              std::numeric_limits<float>::infinity(),
-                              std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float special :
+       {0.0f, -0.0f, 65519.0f, 65520.0f, 1.00390625f, 1.01171875f, 3e-8f,
+        std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     values.push_back(special);
   }
   const int64_t count = static_cast<int64_t>(values.size());
