@@ -1,7 +1,6 @@
 #include "loader/load_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <octavo/error.h>
 
 #include <algorithm>
@@ -26,7 +25,11 @@ constexpr uint64_t kCompareBytes = 1
 // "a, b, c and 7 more"
 std::string ListSome(const std::vector<std::string>& names, size_t limit) {
   const size_t listed = std::min(names.size(), limit);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + listed, ", "));
+  std::string text;
+  for (size_t i = 0; i < listed; ++i) {
+    if (i > 0) text += ", ";
+    text += names[i];
+  }
   if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
   return text;
 }

@@ -1,6 +1,5 @@
 // The table of schemes: a new one is a file in schemes/, its maker in schemes.h and a line here.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <octavo/error.h>
 
 #include "quant/scheme.h"
@@ -28,9 +27,10 @@ std::unique_ptr<const QuantScheme> MakeScheme(std::string_view name) {
   for (const SchemeEntry& entry : kSchemes) {
     if (name == entry.name || (!entry.alias.empty() && name == entry.alias)) return entry.make();
   }
+  std::string known;
+  for (const std::string& scheme : SchemeNames()) known += (known.empty() ? "" : ", ") + scheme;
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("unknown quantization scheme \"{}\", expected one of: {}", name,
-                          fmt::join(SchemeNames(), ", ")));
+              fmt::format("unknown quantization scheme \"{}\", expected one of: {}", name, known));
 }
 
 std::vector<std::string> SchemeNames() {
