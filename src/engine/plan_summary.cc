@@ -13,7 +13,7 @@ double ToMiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string ParameterCount(int64_t count) {
   const auto value = static_cast<double>(count);
-  if (count >= 100'000'000) return fmt::format("{:.2f} billion parameters", value / 1e9);
+  if (count >= 1'000'000'000) return fmt::format("{:.2f} billion parameters", value / 1e9);
   if (count >= 100'000) return fmt::format("{:.1f} million parameters", value / 1e6);
   return fmt::format("{} parameters", count);
 }

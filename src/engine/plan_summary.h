@@ -7,7 +7,7 @@
 
 namespace octavo {
 
-// "LlamaForCausalLM, 0.49 billion parameters: 168 of 290 weights become s8 per channel (f32
+// "LlamaForCausalLM, 494.0 million parameters: 168 of 290 weights become s8 per channel (f32
 // scales), the others stay as they are; 942 MiB to read, 606 MiB in memory"
 std::string SummarizePlan(const ModelPlan& model);
 

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from conftest import DATA_LOSS, NOT_FOUND, UNIMPLEMENTED, USAGE
+from program import DATA_LOSS, NOT_FOUND, UNIMPLEMENTED, USAGE
 
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from conftest import USAGE, environment
+from program import USAGE, environment
 
 FLAGS = ["--quiet", "--max-tokens", "8", "--dtype", "float32"]
 

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import USAGE
+from program import USAGE
 
 
 def test_inspect_shows_what_there_is(octavo, storage):

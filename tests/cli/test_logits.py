@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import DATA_LOSS, FIXTURES, NOT_FOUND, UNAVAILABLE, USAGE
+from program import DATA_LOSS, FIXTURES, NOT_FOUND, UNAVAILABLE, USAGE
 from safetensors.numpy import load_file, save_file
 
 GOOD = ["plain", "sharded", "prefer_safetensors", "tied_absent", "tied_present_same", "dtype_f64",

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import NOT_FOUND, UNAVAILABLE, USAGE, environment
+from program import NOT_FOUND, UNAVAILABLE, USAGE, environment
 
 PROMPT = "And the LORD said unto Moses,"
 
