@@ -20,10 +20,12 @@ struct CheckpointTensor {
 
 class Checkpoint {
  public:
-  // Opens `directory`: model.safetensors.index.json with its shards, else model.safetensors, else the only
-  // *.safetensors file there is. Checks every header and that each tensor of the index is in the shard it
-  // names. Throws Error naming the file: kNotFound for a missing config.json, shard or weights
-  // (a directory with only pytorch_model.bin says that safetensors is needed), kDataLoss for damage.
+  // Opens `directory`: model.safetensors.index.json with its shards, else model.safetensors, else
+  // the only
+  // *.safetensors file there is. Checks every header and that each tensor of the index is in the
+  // shard it names. Throws Error naming the file: kNotFound for a missing config.json, shard or
+  // weights (a directory with only pytorch_model.bin says that safetensors is needed), kDataLoss
+  // for damage.
   static Checkpoint Open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
@@ -42,9 +44,10 @@ class Checkpoint {
   std::unordered_map<std::string_view, size_t> index_;
 };
 
-// The directory of a model given by the user: an existing directory as it is, else `org/name` looked up
-// offline in the Hugging Face cache (HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub;
-// refs/main, or `revision`, -> snapshots/...). Throws kNotFound saying where it looked.
+// The directory of a model given by the user: an existing directory as it is, else `org/name`
+// looked up offline in the Hugging Face cache (HF_HUB_CACHE, else HF_HOME/hub, else
+// ~/.cache/huggingface/hub; refs/main, or `revision`, -> snapshots/...). Throws kNotFound saying
+// where it looked.
 std::string ResolveModelDirectory(const std::string& model, const std::string& revision = "main");
 
 }  // namespace octavo

@@ -1,5 +1,5 @@
-// A JSON configuration file of a model directory, read by key. Errors name the file and the field, what
-// was expected and what was found.
+// A JSON configuration file of a model directory, read by key. Errors name the file and the field,
+// what was expected and what was found.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class HfConfig {
   bool Has(std::string_view key) const;
   // Given as null, which for some fields means something else than leaving them out.
   bool IsNull(std::string_view key) const;
-  // Throws kInvalidArgument: "<path>: <field>: <problem>", for values that have the right type but make
-  // no sense.
+  // Throws kInvalidArgument: "<path>: <field>: <problem>", for values that have the right type but
+  // make no sense.
   [[noreturn]] void Refuse(std::string_view key, const std::string& problem) const;
 
   // Required fields: kInvalidArgument when missing, null or of another type.
@@ -44,7 +44,8 @@ class HfConfig {
   std::vector<std::string> StringList(std::string_view key) const;
   // An object whose values are strings (weight_map), by key; empty when missing or null.
   std::map<std::string, std::string> StringMap(std::string_view key) const;
-  // A nested object; nullopt when missing or null. Its errors name the whole path ("rope_scaling.factor").
+  // A nested object; nullopt when missing or null. Its errors name the whole path
+  // ("rope_scaling.factor").
   std::optional<HfConfig> Object(std::string_view key) const;
 
   // Positive integer within [1, limit], for sizes: guards every product that follows.
@@ -56,7 +57,7 @@ class HfConfig {
   std::shared_ptr<const Document> document_;
   const void* node_ = nullptr;  // the JSON object within document_
   std::string path_;
-  std::string prefix_;          // "" or "rope_scaling."
+  std::string prefix_;  // "" or "rope_scaling."
 };
 
 }  // namespace octavo

@@ -1,5 +1,5 @@
-// One .safetensors file: the header, validated to the letter (huggingface/safetensors, README "Format"),
-// and reading tensor data by position. Never maps the file.
+// One .safetensors file: the header, validated to the letter (huggingface/safetensors, README
+// "Format"), and reading tensor data by position. Never maps the file.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct TensorEntry {
 
 class SafetensorsFile {
  public:
-  // Reads and checks the header: its length, JSON without duplicate keys, dtypes, shapes, and data ranges
-  // in bounds, of the size that dtype x shape asks for, without overlap, holes or trailing bytes. Throws
-  // kDataLoss naming the file and tensor, what was expected and what was found.
+  // Reads and checks the header: its length, JSON without duplicate keys, dtypes, shapes, and data
+  // ranges in bounds, of the size that dtype x shape asks for, without overlap, holes or trailing
+  // bytes. Throws kDataLoss naming the file and tensor, what was expected and what was found.
   explicit SafetensorsFile(std::string path);
 
   const std::string& path() const { return file_.path(); }
@@ -49,8 +49,8 @@ struct TensorToWrite {
   std::span<const std::byte> data;
 };
 
-// Writes a .safetensors file under a temporary name beside `path` and renames it when complete. Throws
-// kUnavailable when it cannot be written; nothing is left under `path` then.
+// Writes a .safetensors file under a temporary name beside `path` and renames it when complete.
+// Throws kUnavailable when it cannot be written; nothing is left under `path` then.
 void WriteSafetensors(const std::string& path, const std::vector<TensorToWrite>& tensors);
 
 }  // namespace octavo
