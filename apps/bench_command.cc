@@ -29,7 +29,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kChunk = 512;  // tokens of one prefill batch
 constexpr int64_t kWarmUpTokens = 16;
 // What bandwidth is measured over: far more than the caches hold, yet quick to fill.
 constexpr uint64_t kLeastBandwidthBytes = 256u << 20;
@@ -73,11 +72,11 @@ std::vector<int32_t> RandomIds(int64_t count, int64_t vocab) {
 }
 
 // Feeds `ids` as a prompt, as generating does: only the last logits are wanted.
-void Prefill(SequenceRunner& runner, std::span<const int32_t> ids) {
+void Prefill(SequenceRunner& runner, std::span<const int32_t> ids, int64_t chunk) {
   runner.Reset();
   const auto total = static_cast<int64_t>(ids.size());
-  for (int64_t begin = 0; begin < total; begin += kChunk) {
-    const int64_t rows = std::min(kChunk, total - begin);
+  for (int64_t begin = 0; begin < total; begin += chunk) {
+    const int64_t rows = std::min(chunk, total - begin);
     runner.Append(ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)),
                   begin + rows == total ? 1 : 0, total);
   }
@@ -89,11 +88,12 @@ void MeasureRuns(const BenchFlags& flags, LoadedModel& model, BenchResult& resul
   const std::span<const int32_t> all(ids);
   const auto prompt = all.first(static_cast<size_t>(flags.prompt_tokens));
   SequenceRunner runner(model, total);
+  const int64_t chunk = model.RowsWithinWorkspace(kPromptChunk, 1);
   // The first pass meets cold caches, sleeping threads and untouched memory.
-  Prefill(runner, prompt.first(std::min(prompt.size(), size_t{kWarmUpTokens})));
+  Prefill(runner, prompt.first(std::min(prompt.size(), size_t{kWarmUpTokens})), chunk);
   for (int i = 0; i < flags.repeat; ++i) {
     auto start = std::chrono::steady_clock::now();
-    Prefill(runner, prompt);
+    Prefill(runner, prompt, chunk);
     result.prefill_s.push_back(Seconds(start));
     start = std::chrono::steady_clock::now();
     for (int64_t t = flags.prompt_tokens; t < total; ++t) {

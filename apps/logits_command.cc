@@ -28,7 +28,6 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kInputPrefix = "input_ids.";
-constexpr int64_t kChunk = 512;  // tokens of one forward batch
 
 struct LogitsFlags {
   ModelFlags model;
@@ -158,7 +157,7 @@ class LogitsRun {
     OutputTensor& logits = outputs_[fmt::format("logits.{}", number)];
     logits.shape = {static_cast<int64_t>(prompt.tokens.size()), vocab_};  // [tokens, vocab]
     logits.values.reserve(prompt.tokens.size() * static_cast<size_t>(vocab_));
-    runner_.RunPrompt(prompt.tokens, kChunk, [&](int64_t, std::span<const float> rows) {
+    runner_.RunPrompt(prompt.tokens, [&](int64_t, std::span<const float> rows) {
       logits.values.insert(logits.values.end(), rows.begin(), rows.end());
     });
   }

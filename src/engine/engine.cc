@@ -28,7 +28,12 @@ Engine::Engine(LoadedModel& model, const Tokenizer& tokenizer, std::vector<int64
     : model_(model),
       tokenizer_(tokenizer),
       end_of_text_(std::move(end_of_text)),
-      options_(options),
+      options_{.max_model_len = options.max_model_len,
+               .max_num_seqs = options.max_num_seqs,
+               // Every running sequence gets at least its decode row in each step.
+               .max_num_batched_tokens = std::max(
+                   options.max_num_seqs, model.RowsWithinWorkspace(options.max_num_batched_tokens,
+                                                                   options.max_num_seqs))},
       // The head may have more rows than there are tokens; those rows are padding.
       vocab_limit_(std::min(model.graph().vocab_size(), tokenizer.id_limit())),
       blocks_(KvBlocks(model.executable(), options)) {

@@ -16,7 +16,7 @@ namespace octavo {
 struct EngineOptions {
   int64_t max_model_len = 0;           // tokens of prompt and output, >= 2
   int64_t max_num_seqs = 8;            // sequences that run at once
-  int64_t max_num_batched_tokens = 512;  // rows of one forward batch
+  int64_t max_num_batched_tokens = 512;  // rows of one forward batch; fewer where their memory is large
 };
 
 class Engine {

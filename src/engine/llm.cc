@@ -50,10 +50,9 @@ EngineOptions EngineOptionsOf(const LLMOptions& options, const Graph& graph) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}, expected at least 1", name, value));
     }
   }
-  // Every running sequence gets at least its decode row in each step.
   return {.max_model_len = length,
           .max_num_seqs = options.max_num_seqs,
-          .max_num_batched_tokens = std::max(options.max_num_batched_tokens, options.max_num_seqs)};
+          .max_num_batched_tokens = options.max_num_batched_tokens};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -46,6 +47,14 @@ LoadedModel::LoadedModel(const ModelOptions& options, const LoadProgressFunction
   graph_ = std::move(model.graph);
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+int64_t LoadedModel::RowsWithinWorkspace(int64_t rows, int64_t selected) const {
+  while (rows > 1 &&
+         executable_->WorkspaceBytes(rows, std::min(selected, rows)) > kWorkspaceBytes) {
+    rows = (rows + 1) / 2;
+  }
+  return rows;
 }
 
 }  // namespace octavo

@@ -48,10 +48,12 @@ std::span<const float> SequenceRunner::Append(std::span<const int32_t> tokens, i
   return logits;
 }
 
-void SequenceRunner::RunPrompt(std::span<const int32_t> tokens, int64_t chunk,
-                               const std::function<void(int64_t, std::span<const float>)>& on_logits) {
+void SequenceRunner::RunPrompt(
+    std::span<const int32_t> tokens,
+    const std::function<void(int64_t, std::span<const float>)>& on_logits) {
   Reset();
   const auto total = static_cast<int64_t>(tokens.size());
+  const int64_t chunk = model_.RowsWithinWorkspace(kPromptChunk, kPromptChunk);
   for (int64_t begin = 0; begin < total; begin += chunk) {
     const int64_t rows = std::min(chunk, total - begin);
     on_logits(begin, Append(tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)),

@@ -12,6 +12,8 @@
 
 namespace octavo {
 
+inline constexpr int64_t kPromptChunk = 512;  // tokens of one forward batch at most
+
 class SequenceRunner {
  public:
   // Makes room in the model's KV cache for sequences of up to `max_tokens` tokens.
@@ -28,8 +30,9 @@ class SequenceRunner {
   std::span<const float> Append(std::span<const int32_t> tokens, int64_t wanted,
                                 int64_t total_length = 0);
 
-  // Resets, feeds `tokens` in chunks, and calls on_logits(first_row, logits [rows, vocab]) for each.
-  void RunPrompt(std::span<const int32_t> tokens, int64_t chunk,
+  // Resets, feeds `tokens` in chunks whose working memory is bounded, and calls
+  // on_logits(first_row, logits [rows, vocab]) for each.
+  void RunPrompt(std::span<const int32_t> tokens,
                  const std::function<void(int64_t, std::span<const float>)>& on_logits);
 
   // Called with (L, values [rows, width], rows, width) for each hidden state of each Append, while set.

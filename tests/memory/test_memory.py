@@ -131,10 +131,7 @@ def test_loader_alone(checkpoint: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("prompt_tokens", [48, 512])
-def test_program(checkpoint: Checkpoint, prompt_tokens: int, request: pytest.FixtureRequest) -> None:
-    if checkpoint.directory.name == "one-big-linear" and prompt_tokens == 512:
-        # Two values of [512, 65536] float32 alone take 256 MiB (docs/memory.md, "Known gap").
-        request.applymarker(pytest.mark.xfail(strict=True, reason="a batch is not cut by its memory"))
+def test_program(checkpoint: Checkpoint, prompt_tokens: int) -> None:
     base = checkpoint.int8_bytes() + checkpoint.kv_bytes(prompt_tokens + DECODE_TOKENS)
     limit = base + PROGRAM_MARGIN
     run = Run([str(OCTAVO), "bench", str(checkpoint.directory), "--quantization", "int8", "--json",
