@@ -298,9 +298,10 @@ std::vector<TensorEntry> ParseSafetensorsHeader(const std::string& path, std::st
   // The format asks for '{' as the first byte (so no byte order mark or white space), and the
   // parser would take a zero byte for the end of its input.
   if (!header.starts_with('{')) {
-    ThrowDamaged(
-        path, fmt::format("header is not a JSON object: expected '{{' first, found {}",
-                          header.empty() ? "nothing" : "'" + Printable(header.substr(0, 1)) + "'"));
+    const std::string found =
+        header.empty() ? "nothing" : fmt::format("'{}'", Printable(header.substr(0, 1)));
+    ThrowDamaged(path,
+                 fmt::format("header is not a JSON object: expected '{{' first, found {}", found));
   }
   if (const size_t zero = header.find('\0'); zero != std::string_view::npos) {
     ThrowDamaged(path,
