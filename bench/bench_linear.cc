@@ -96,13 +96,12 @@ void FillWeights(DType element, Buffer& weights) {
 }
 
 // y = x w^T with the columns of y dealt out in chunks, as a forward pass does.
-void BenchLinear(benchmark::State& state, const KernelTable& table, int format, int mode,
-                 int64_t m, int64_t k, int64_t n) {
+void BenchLinear(benchmark::State& state, const KernelTable& table, int format, int mode, int64_t m,
+                 int64_t k, int64_t n) {
   const LinearKernel& kernel = table.linear[format][mode];
   ThreadPool pool(static_cast<int>(state.range(0)));
   const int64_t weight_bytes = PackedBytes(ElementOf(format), n, k);
-  const int64_t copies =
-      m >= 16 ? 1 : std::max<int64_t>(1, kMemoryBytes / weight_bytes);
+  const int64_t copies = m >= 16 ? 1 : std::max<int64_t>(1, kMemoryBytes / weight_bytes);
   Buffer weights(static_cast<size_t>(copies * weight_bytes));
   FillWeights(ElementOf(format), weights);
   Buffer scales = RandomFloats(n);
@@ -145,7 +144,8 @@ void BenchLinear(benchmark::State& state, const KernelTable& table, int format, 
 #if defined(__x86_64__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-uint64_t SumOfWords(const uint64_t* memory, int64_t words) {
+uint64_t
+SumOfWords(const uint64_t* memory, int64_t words) {
   const int64_t quarter = words / 4;
   uint64_t sum[4][8] = {};
   for (int64_t i = 0; i < quarter; i += 8) {
@@ -224,8 +224,9 @@ void Register() {
         for (const auto& [k, n] : {std::pair<int64_t, int64_t>{2048, 8192}, {576, 1536}}) {
           for (const int64_t m : {kDecodeRows, int64_t{8}, kPrefillRows}) {
             if (m != kDecodeRows && std::string(listed->isa) == "scalar") continue;
-            const std::string phase =
-                m == kDecodeRows ? "decode/" : m == kPrefillRows ? "prefill/" : "batch8/";
+            const std::string phase = m == kDecodeRows    ? "decode/"
+                                      : m == kPrefillRows ? "prefill/"
+                                                          : "batch8/";
             add(phase + table.linear[format][mode].name + "/" + std::to_string(k) + "x" +
                     std::to_string(n),
                 [table, format, mode, m, k = k, n = n](benchmark::State& state) {
@@ -238,10 +239,9 @@ void Register() {
     if (listed->quantize_rows_s8 == nullptr) continue;
     for (const bool pack : {false, true}) {
       const std::string name = pack ? "quantize_and_pack/" : "quantize/";
-      benchmark::RegisterBenchmark((name + listed->isa).c_str(),
-                                   [table, pack](benchmark::State& state) {
-                                     BenchQuantize(state, table, pack);
-                                   })
+      benchmark::RegisterBenchmark(
+          (name + listed->isa).c_str(),
+          [table, pack](benchmark::State& state) { BenchQuantize(state, table, pack); })
           ->ArgName("threads")
           ->Arg(1)
           ->UseRealTime()

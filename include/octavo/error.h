@@ -1,5 +1,6 @@
-// The one exception type of Octavo. Everything that a file, a flag or a request can cause is reported
-// with it; its message names the file, tensor or field, what was expected and what was found.
+// The one exception type of Octavo. Everything that a file, a flag or a request can cause is
+// reported with it; its message names the file, tensor or field, what was expected and what was
+// found.
 #pragma once
 
 #include <stdexcept>

@@ -4,6 +4,9 @@
 //   std::cout << llm.Generate("Why is the sky blue?").text;
 #pragma once
 
+#include <octavo/error.h>
+#include <octavo/sampling_params.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,34 +16,32 @@
 #include <utility>
 #include <vector>
 
-#include <octavo/error.h>
-#include <octavo/sampling_params.h>
-
 namespace octavo {
 
 struct LoadStatus {
-  uint64_t bytes_read = 0;   // of the checkpoint, so far
+  uint64_t bytes_read = 0;  // of the checkpoint, so far
   uint64_t bytes_total = 0;
   double seconds = 0;
 };
 
 struct LLMOptions {
-  std::string model;                      // a directory, or org/name in the Hugging Face cache
-  std::string revision = "main";          // of org/name: a branch, tag or commit
-  std::string quantization = "none";      // none, int8 (alias tpu_int8)
+  std::string model;                  // a directory, or org/name in the Hugging Face cache
+  std::string revision = "main";      // of org/name: a branch, tag or commit
+  std::string quantization = "none";  // none, int8 (alias tpu_int8)
   bool quantize_lm_head = false;
-  std::vector<std::string> skip_modules;  // kept in 16 bits: exact tensor or module names, or "re:" patterns
-  std::string backend = "cpu";            // cpu, reference
-  std::string dtype = "auto";             // of activations: auto, float32, bfloat16, float16
-  int threads = 0;                        // 0: one per usable CPU
-  int64_t max_model_len = 0;              // tokens of prompt and output; 0: the model's, at most 8192
-  int64_t max_num_seqs = 8;               // sequences that run at once
-  int64_t max_num_batched_tokens = 512;   // tokens of one forward pass (prefill chunk)
+  // Kept in 16 bits: exact tensor or module names, or "re:" patterns.
+  std::vector<std::string> skip_modules;
+  std::string backend = "cpu";  // cpu, reference
+  std::string dtype = "auto";   // of activations: auto, float32, bfloat16, float16
+  int threads = 0;              // 0: one per usable CPU
+  int64_t max_model_len = 0;    // tokens of prompt and output; 0: the model's, at most 8192
+  int64_t max_num_seqs = 8;     // sequences that run at once
+  int64_t max_num_batched_tokens = 512;  // tokens of one forward pass (prefill chunk)
   std::function<void(const LoadStatus&)> on_load_progress;
 };
 
 struct ChatMessage {
-  std::string role;     // system, user, assistant
+  std::string role;  // system, user, assistant
   std::string content;
 };
 
@@ -48,7 +49,7 @@ enum class FinishReason { kStop, kLength };
 
 struct TokenLogprob {
   int64_t token_id = 0;
-  float logprob = 0;    // natural logarithm, of the model's distribution before sampling parameters
+  float logprob = 0;  // natural logarithm, of the model's distribution before sampling parameters
   std::string text;
 };
 
@@ -58,7 +59,8 @@ struct Completion {
   std::vector<int64_t> prompt_token_ids;
   FinishReason finish_reason = FinishReason::kStop;
   std::string stop_reason;  // the stop string that ended it, "" otherwise
-  // Per output token when SamplingParams::logprobs is set: the chosen one first, then the most likely.
+  // Per output token when SamplingParams::logprobs is set: the chosen one first, then the most
+  // likely.
   std::vector<std::vector<TokenLogprob>> logprobs;
   double prefill_seconds = 0;  // until the first token
   double decode_seconds = 0;   // from the first token to the last
@@ -81,8 +83,8 @@ class LLM {
   // Completes several, batched; results in the order of the prompts.
   std::vector<Completion> Generate(std::span<const std::string> prompts,
                                    const SamplingParams& params = {});
-  // Answers a conversation, laid out by the model's chat template. kInvalidArgument when it has none or
-  // refuses the messages.
+  // Answers a conversation, laid out by the model's chat template. kInvalidArgument when it has
+  // none or refuses the messages.
   Completion Chat(std::span<const ChatMessage> messages, const SamplingParams& params = {},
                   const TextCallback& on_text = {});
 

@@ -23,7 +23,8 @@ struct SamplingParams {
   std::vector<int64_t> stop_token_ids;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
-  std::optional<int64_t> logprobs;  // report this many of the most likely tokens at each step, 0..20
+  std::optional<int64_t>
+      logprobs;  // report this many of the most likely tokens at each step, 0..20
 };
 
 }  // namespace octavo

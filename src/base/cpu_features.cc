@@ -19,15 +19,15 @@ uint64_t ReadXcr0() {
 
 std::string CpuModelName() {
   uint32_t registers[12] = {};
-  for (uint32_t i = 0; i < 3; ++i) {
-    uint32_t* r = registers + 4 * i;
-    if (!__get_cpuid(0x80000002u + i, &r[0], &r[1], &r[2], &r[3])) return "";
+  uint32_t* r = registers;
+  for (uint32_t leaf = 0x80000002u; leaf <= 0x80000004u; ++leaf, r += 4) {
+    if (!__get_cpuid(leaf, &r[0], &r[1], &r[2], &r[3])) return "";
   }
   char name[sizeof registers + 1] = {};
   std::memcpy(name, registers, sizeof registers);
   std::string text(name);
   const size_t begin = text.find_first_not_of(' ');
-  const size_t end = text.find_last_not_of(" ");
+  const size_t end = text.find_last_not_of(' ');
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
@@ -40,8 +40,8 @@ CpuFeatures Detect() {
   const bool fma = c & bit_FMA;
   const bool f16c = c & bit_F16C;
   const uint64_t xcr0 = osxsave ? ReadXcr0() : 0;
-  const bool ymm_saved = (xcr0 & 0x6) == 0x6;     // SSE and AVX state
-  const bool zmm_saved = (xcr0 & 0xe6) == 0xe6;   // and the three AVX-512 states
+  const bool ymm_saved = (xcr0 & 0x6) == 0x6;    // SSE and AVX state
+  const bool zmm_saved = (xcr0 & 0xe6) == 0xe6;  // and the three AVX-512 states
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
   features.avx2_fma_f16c = ymm_saved && fma && f16c && (b & bit_AVX2);
   features.avx512 = zmm_saved && features.avx2_fma_f16c && (b & bit_AVX512F) &&

@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <octavo/error.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
-
-#include <octavo/error.h>
 
 namespace octavo {
 namespace {
@@ -71,9 +70,11 @@ void File::ReadAt(uint64_t offset, std::span<std::byte> destination) const {
                               destination.size(), offset, std::strerror(errno)));
     }
     if (got == 0) {
+      struct stat status = {};  // what it is now, the file may have been cut since it was opened
+      fstat(descriptor_, &status);
       throw Error(ErrorCode::kDataLoss,
                   fmt::format("{}: the file ends at byte {}, {} bytes were expected at offset {}",
-                              path_, offset + done, destination.size(), offset));
+                              path_, status.st_size, destination.size(), offset));
     }
     done += static_cast<size_t>(got);
   }

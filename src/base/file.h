@@ -10,8 +10,8 @@ namespace octavo {
 // A file opened for reading. ReadAt is thread-safe. Move-only; closes on destruction.
 class File {
  public:
-  // Throws kNotFound when the file (or what a symbolic link points at) is missing, kUnavailable when it
-  // cannot be opened.
+  // Throws kNotFound when the file (or what a symbolic link points at) is missing, kUnavailable
+  // when it cannot be opened.
   explicit File(std::string path);
   ~File();
   File(File&& other) noexcept;

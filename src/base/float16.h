@@ -1,5 +1,5 @@
-// Conversions between float32 and the 16-bit floating-point types, as IEEE 754 and bfloat16 define them:
-// to nearest, ties to even; NaN stays NaN. For whole rows use the kernel tables.
+// Conversions between float32 and the 16-bit floating-point types, as IEEE 754 and bfloat16 define
+// them: to nearest, ties to even; NaN stays NaN. For whole rows use the kernel tables.
 #pragma once
 
 #include <bit>

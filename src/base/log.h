@@ -1,9 +1,9 @@
 // Sends a message to the sink that the program set with SetLogSink (include/octavo/log.h).
 #pragma once
 
-#include <string_view>
-
 #include <octavo/log.h>
+
+#include <string_view>
 
 namespace octavo {
 

@@ -28,8 +28,8 @@ void CpuRelax() {
 #endif
 }
 
-// How long a worker spins for the next region before it sleeps: longer than the gaps within a decode
-// step (microseconds), far shorter than a person's pause.
+// How long a worker spins for the next region before it sleeps: longer than the gaps within a
+// decode step (microseconds), far shorter than a person's pause.
 constexpr std::chrono::microseconds kWorkerSpin{200};
 // How long the caller spins for the last chunks before it gives its core away: where there are more
 // threads than cores, the worker it waits for may need just that core.
@@ -76,9 +76,9 @@ int UsableCpuCount() {
   return std::max(count, 1);
 }
 
-// A region is a number, an open flag and the count of workers that joined it, in one word, so that a worker
-// joins a region only while it is open. The caller closes it when no chunk is left and waits for those who
-// joined, not for those who sleep or are off their core.
+// A region is a number, an open flag and the count of workers that joined it, in one word, so that
+// a worker joins a region only while it is open. The caller closes it when no chunk is left and
+// waits for those who joined, not for those who sleep or are off their core.
 struct ThreadPool::State {
   static constexpr uint64_t kOpen = uint64_t{1} << 31;
   static constexpr uint64_t kJoined = kOpen - 1;
@@ -137,8 +137,8 @@ struct ThreadPool::State {
   void Publish(uint64_t open) {
     gate.store(((RegionOf(gate.load(std::memory_order_relaxed)) + 1) << 32) | open,
                std::memory_order_seq_cst);
-    // A worker registers as asleep before it looks at `gate` for the last time, both in one total order:
-    // either it sees the new region or its sleep is seen here.
+    // A worker registers as asleep before it looks at `gate` for the last time, both in one total
+    // order: either it sees the new region or its sleep is seen here.
     if (asleep.load(std::memory_order_seq_cst) > 0) {
       std::lock_guard lock(mutex);
       wake.notify_all();

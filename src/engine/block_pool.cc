@@ -6,7 +6,8 @@ namespace octavo {
 
 BlockPool::BlockPool(int64_t blocks) : total_(blocks) {
   free_.reserve(static_cast<size_t>(blocks));
-  for (int64_t block = blocks - 1; block >= 0; --block) free_.push_back(static_cast<int32_t>(block));
+  for (int64_t block = blocks - 1; block >= 0; --block)
+    free_.push_back(static_cast<int32_t>(block));
 }
 
 bool BlockPool::Allocate(int64_t count, std::vector<int32_t>& table) {

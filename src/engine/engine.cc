@@ -1,11 +1,10 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 
 #include <algorithm>
 #include <utility>
-
-#include <octavo/error.h>
 
 namespace octavo {
 namespace {
@@ -57,8 +56,7 @@ int64_t Engine::Add(Request request) {
                               id, model_.graph().vocab_size()));
     }
   }
-  request.params.max_tokens =
-      std::min(request.params.max_tokens, options_.max_model_len - prompt);
+  request.params.max_tokens = std::min(request.params.max_tokens, options_.max_model_len - prompt);
   auto sequence =
       std::make_unique<Sequence>(std::move(request), tokenizer_, end_of_text_, vocab_limit_);
   waiting_.push_back({next_request_, std::move(sequence)});
@@ -71,8 +69,8 @@ void Engine::Clear() {
   running_.clear();
 }
 
-// First come, first served: a sequence starts when there are blocks for all it may become, so that none has
-// to be pushed out again.
+// First come, first served: a sequence starts when there are blocks for all it may become, so that
+// none has to be pushed out again.
 void Engine::Admit() {
   while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.max_num_seqs) {
     Sequence& next = *waiting_.front().sequence;
@@ -92,11 +90,11 @@ std::span<const float> Engine::RunBatch(const std::vector<ScheduledRows>& step,
     const SequenceProgress progress = sequence.progress();
     const auto first = sequence.tokens().begin() + progress.computed;
     token_ids.insert(token_ids.end(), first, first + scheduled.rows);
-    sequences.push_back({.rows = scheduled.rows,
-                         .first_position = progress.computed,
-                         .rope_length = std::max(progress.computed + scheduled.rows,
-                                                 sequence.prompt_tokens()),
-                         .block_table = sequence.block_table()});
+    sequences.push_back(
+        {.rows = scheduled.rows,
+         .first_position = progress.computed,
+         .rope_length = std::max(progress.computed + scheduled.rows, sequence.prompt_tokens()),
+         .block_table = sequence.block_table()});
     if (progress.computed + scheduled.rows == progress.tokens) {
       output_rows.push_back(static_cast<int32_t>(token_ids.size()) - 1);
       sampled.push_back(&sequence);
@@ -113,6 +111,7 @@ std::span<const float> Engine::RunBatch(const std::vector<ScheduledRows>& step,
 std::vector<Engine::Finished> Engine::Step() {
   Admit();
   std::vector<SequenceProgress> progress;
+  progress.reserve(running_.size());
   for (const Entry& entry : running_) progress.push_back(entry.sequence->progress());
   std::vector<Sequence*> sampled;
   const std::span<const float> logits =

@@ -1,5 +1,6 @@
-// Continuous batching over one loaded model: requests wait, run and end independently; each step is one forward
-// batch that mixes prompt chunks and decode rows of many sequences. One thread drives it.
+// Continuous batching over one loaded model: requests wait, run and end independently; each step is
+// one forward batch that mixes prompt chunks and decode rows of many sequences. One thread drives
+// it.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +15,21 @@
 namespace octavo {
 
 struct EngineOptions {
-  int64_t max_model_len = 0;           // tokens of prompt and output, >= 2
-  int64_t max_num_seqs = 8;            // sequences that run at once
-  int64_t max_num_batched_tokens = 512;  // rows of one forward batch; fewer where their memory is large
+  int64_t max_model_len = 0;  // tokens of prompt and output, >= 2
+  int64_t max_num_seqs = 8;   // sequences that run at once
+  int64_t max_num_batched_tokens =
+      512;  // rows of one forward batch; fewer where their memory is large
 };
 
 class Engine {
  public:
-  // Makes room for the KV cache: max_num_seqs sequences of max_model_len tokens, or as many as fit into
-  // 1 GiB (one at least).
+  // Makes room for the KV cache: max_num_seqs sequences of max_model_len tokens, or as many as fit
+  // into 1 GiB (one at least).
   Engine(LoadedModel& model, const Tokenizer& tokenizer, std::vector<int64_t> end_of_text,
          const EngineOptions& options);
 
-  // Queues a request and returns its number. Throws kInvalidArgument for an empty prompt, one that leaves no
-  // room for output, ids outside the vocabulary, or parameters out of range.
+  // Queues a request and returns its number. Throws kInvalidArgument for an empty prompt, one that
+  // leaves no room for output, ids outside the vocabulary, or parameters out of range.
   int64_t Add(Request request);
   bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
   struct Finished {

@@ -1,6 +1,5 @@
-#include <octavo/llm.h>
-
 #include <fmt/format.h>
+#include <octavo/llm.h>
 
 #include <algorithm>
 #include <optional>
@@ -47,7 +46,8 @@ EngineOptions EngineOptionsOf(const LLMOptions& options, const Graph& graph) {
   for (const auto& [name, value] : {std::pair{"max_num_seqs", options.max_num_seqs},
                                     {"max_num_batched_tokens", options.max_num_batched_tokens}}) {
     if (value < 1) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {}, expected at least 1", name, value));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is {}, expected at least 1", name, value));
     }
   }
   return {.max_model_len = length,
@@ -59,14 +59,18 @@ EngineOptions EngineOptionsOf(const LLMOptions& options, const Graph& graph) {
 
 class LLM::Impl {
  public:
-  // The tokenizer is read first: it is quick, and a directory without one should not cost a load.
+  // What can be wrong is found before the weights are read: a bad tokenizer or option should not
+  // cost a load.
   explicit Impl(const LLMOptions& options)
       : tokenizer_(Tokenizer::FromFile(ResolveModelDirectory(options.model, options.revision) +
                                        "/tokenizer.json")),
-        model_(ModelOptionsOf(options), ProgressOf(options)),
-        chat_template_(ChatTemplate::FromDirectory(model_.directory())),
-        generation_(GenerationConfig::FromDirectory(model_.directory(), model_.config())),
-        engine_options_(EngineOptionsOf(options, model_.graph())),
+        model_(ModelOptionsOf(options), ProgressOf(options),
+               [&](const ModelPlan& plan) {
+                 const std::string& directory = plan.checkpoint.directory();
+                 chat_template_ = ChatTemplate::FromDirectory(directory);
+                 generation_ = GenerationConfig::FromDirectory(directory, plan.checkpoint.config());
+                 engine_options_ = EngineOptionsOf(options, plan.graph);
+               }),
         engine_(model_, tokenizer_, generation_.eos_token_ids, engine_options_) {}
 
   Request MakeRequest(std::string_view text, bool add_special_tokens, const SamplingParams& params,
@@ -91,11 +95,13 @@ class LLM::Impl {
     std::vector<Completion> completions(requests.size());
     try {
       std::vector<int64_t> numbers;
+      numbers.reserve(requests.size());
       for (Request& request : requests) numbers.push_back(engine_.Add(std::move(request)));
       while (engine_.HasWork()) {
         for (Engine::Finished& finished : engine_.Step()) {
           const auto place = std::find(numbers.begin(), numbers.end(), finished.request);
-          completions[static_cast<size_t>(place - numbers.begin())] = std::move(finished.completion);
+          completions[static_cast<size_t>(place - numbers.begin())] =
+              std::move(finished.completion);
         }
       }
     } catch (...) {
@@ -118,10 +124,10 @@ class LLM::Impl {
 
  private:
   Tokenizer tokenizer_;
-  LoadedModel model_;
   std::optional<ChatTemplate> chat_template_;
   GenerationConfig generation_;
   EngineOptions engine_options_;
+  LoadedModel model_;  // filling the three above on its way
   Engine engine_;
 };
 

@@ -1,12 +1,11 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include <octavo/error.h>
 
 #include "base/log.h"
 #include "engine/plan_summary.h"
@@ -18,9 +17,9 @@ ComputeType ParseComputeType(const std::string& dtype) {
   if (dtype == "auto" || dtype == "bfloat16") return ComputeType::kBFloat16;
   if (dtype == "float32") return ComputeType::kFloat32;
   if (dtype == "float16") return ComputeType::kFloat16;
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("dtype \"{}\" is not known; expected auto, float32, bfloat16 or float16",
-                          dtype));
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("dtype \"{}\" is not known; expected auto, float32, bfloat16 or float16", dtype));
 }
 
 ModelPlan PlanModel(const ModelOptions& options) {
@@ -40,13 +39,13 @@ LoadedModel::LoadedModel(const ModelOptions& options, const LoadProgressFunction
   LogInfo(SummarizePlan(model));
   if (on_plan) on_plan(model);
   pool_ = std::make_unique<ThreadPool>(options.threads);
-  executable_ = CompileGraph(options.backend, model.graph, {.compute = compute, .pool = pool_.get()});
+  executable_ =
+      CompileGraph(options.backend, model.graph, {.compute = compute, .pool = pool_.get()});
   LoadWeights(model.plan, model.graph, *executable_, *pool_, on_progress);
   directory_ = model.checkpoint.directory();
   config_ = model.checkpoint.config();
   graph_ = std::move(model.graph);
-  load_seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 int64_t LoadedModel::RowsWithinWorkspace(int64_t rows, int64_t selected) const {

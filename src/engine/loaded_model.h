@@ -1,5 +1,5 @@
-// A model in memory, ready for forward batches: checkpoint opened, graph built, weights quantized into a
-// backend. Knows nothing of text.
+// A model in memory, ready for forward batches: checkpoint opened, graph built, weights quantized
+// into a backend. Knows nothing of text.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ struct ModelPlan {
 };
 ModelPlan PlanModel(const ModelOptions& options);
 
-// Working memory of a forward batch: what is left of the promised 256 MiB after program, tokenizer and
-// allocator (docs/memory.md).
+// Working memory of a forward batch: what is left of the promised 256 MiB after program, tokenizer
+// and allocator (docs/memory.md).
 inline constexpr uint64_t kWorkspaceBytes = uint64_t{128} << 20;
 
 class LoadedModel {
@@ -50,8 +50,8 @@ class LoadedModel {
   Executable& executable() { return *executable_; }
   const Executable& executable() const { return *executable_; }
   ThreadPool& pool() { return *pool_; }
-  // `rows`, halved until a forward batch of that many, with `selected` of them for output (at most all),
-  // needs no more than kWorkspaceBytes; at least 1.
+  // `rows`, halved until a forward batch of that many, with `selected` of them for output (at most
+  // all), needs no more than kWorkspaceBytes; at least 1.
   int64_t RowsWithinWorkspace(int64_t rows, int64_t selected) const;
   double load_seconds() const { return load_seconds_; }  // from opening to the last weight packed
 

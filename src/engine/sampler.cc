@@ -1,14 +1,13 @@
 #include "engine/sampler.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
-
-#include <octavo/error.h>
 
 namespace octavo {
 namespace {
@@ -71,7 +70,8 @@ std::vector<Candidate> MostLikely(std::span<const float> logits, int64_t count) 
   for (size_t i = 0; i < logits.size(); ++i) {
     candidates[i] = {logits[i], static_cast<int32_t>(i)};
   }
-  const auto keep = static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(logits.size())));
+  const auto keep =
+      static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(logits.size())));
   const auto middle = candidates.begin() + static_cast<std::ptrdiff_t>(keep);
   if (keep < candidates.size()) {
     std::nth_element(candidates.begin(), middle, candidates.end(), MoreLikely);
@@ -84,11 +84,13 @@ std::vector<Candidate> MostLikely(std::span<const float> logits, int64_t count) 
 }  // namespace
 
 void ValidateSamplingParams(const SamplingParams& p) {
-  if (p.max_tokens < 1) ThrowOutOfRange("max_tokens", static_cast<double>(p.max_tokens), "at least 1");
+  if (p.max_tokens < 1)
+    ThrowOutOfRange("max_tokens", static_cast<double>(p.max_tokens), "at least 1");
   if (!(p.temperature >= 0.0f) || !std::isfinite(p.temperature)) {
     ThrowOutOfRange("temperature", p.temperature, "a finite number of at least 0");
   }
-  if (p.top_k < -1) ThrowOutOfRange("top_k", static_cast<double>(p.top_k), "-1 or 0 (all), or more");
+  if (p.top_k < -1)
+    ThrowOutOfRange("top_k", static_cast<double>(p.top_k), "-1 or 0 (all), or more");
   if (!(p.top_p > 0.0f && p.top_p <= 1.0f)) ThrowOutOfRange("top_p", p.top_p, "within (0, 1]");
   if (!(p.min_p >= 0.0f && p.min_p <= 1.0f)) ThrowOutOfRange("min_p", p.min_p, "within [0, 1]");
   if (!(p.repetition_penalty > 0.0f) || !std::isfinite(p.repetition_penalty)) {
@@ -109,7 +111,9 @@ void ValidateSamplingParams(const SamplingParams& p) {
 }
 
 Sampler::Sampler(const SamplingParams& params, std::span<const int32_t> prompt, int64_t vocab_limit)
-    : params_(params), vocab_limit_(vocab_limit), state_(params.seed ? *params.seed : RandomSeed()) {
+    : params_(params),
+      vocab_limit_(vocab_limit),
+      state_(params.seed ? *params.seed : RandomSeed()) {
   if (params_.repetition_penalty != 1.0f) {
     prompt_tokens_.assign(prompt.begin(), prompt.end());
     std::sort(prompt_tokens_.begin(), prompt_tokens_.end());

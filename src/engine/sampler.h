@@ -1,14 +1,15 @@
-// Chooses the next token of one sequence from its logits. The order is vLLM's: penalties, temperature,
-// min-p, top-k, top-p, draw. Deterministic: the draws depend on the seed and the step alone.
+// Chooses the next token of one sequence from its logits. The order is vLLM's: penalties,
+// temperature, min-p, top-k, top-p, draw. Deterministic: the draws depend on the seed and the step
+// alone.
 #pragma once
+
+#include <octavo/sampling_params.h>
 
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <octavo/sampling_params.h>
 
 namespace octavo {
 
@@ -17,15 +18,15 @@ void ValidateSamplingParams(const SamplingParams& params);
 
 struct SampledToken {
   int32_t id = 0;
-  // With SamplingParams::logprobs: the chosen token, then the most likely ones, of the distribution before
-  // penalties and temperature.
+  // With SamplingParams::logprobs: the chosen token, then the most likely ones, of the distribution
+  // before penalties and temperature.
   std::vector<std::pair<int32_t, float>> logprobs;
 };
 
 class Sampler {
  public:
-  // Ids from `vocab_limit` on (padding rows of the head without a token) are never chosen. Without a seed one
-  // is drawn from the operating system.
+  // Ids from `vocab_limit` on (padding rows of the head without a token) are never chosen. Without
+  // a seed one is drawn from the operating system.
   Sampler(const SamplingParams& params, std::span<const int32_t> prompt, int64_t vocab_limit);
 
   // Throws kDataLoss when the logits are not finite.

@@ -18,8 +18,10 @@ struct ScheduledRows {
   int64_t rows = 0;     // tokens to compute, from `computed` on
 };
 
-// Sequences in decode (one token left to compute) go first, so that a long prompt does not hold them up; then
-// prompts, oldest first, in chunks that fill the budget of `max_tokens` rows. Ascending by sequence.
-std::vector<ScheduledRows> ScheduleStep(std::span<const SequenceProgress> running, int64_t max_tokens);
+// Sequences in decode (one token left to compute) go first, so that a long prompt does not hold
+// them up; then prompts, oldest first, in chunks that fill the budget of `max_tokens` rows.
+// Ascending by sequence.
+std::vector<ScheduledRows> ScheduleStep(std::span<const SequenceProgress> running,
+                                        int64_t max_tokens);
 
 }  // namespace octavo

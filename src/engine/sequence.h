@@ -1,5 +1,8 @@
-// One request on its way: its tokens, its KV blocks, how far it is, and the text that its tokens make.
+// One request on its way: its tokens, its KV blocks, how far it is, and the text that its tokens
+// make.
 #pragma once
+
+#include <octavo/llm.h>
 
 #include <chrono>
 #include <cstdint>
@@ -7,8 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <octavo/llm.h>
 
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -26,7 +27,8 @@ struct Request {
 
 class Sequence {
  public:
-  // `end_of_text` are the ids that end a text (unless ignore_eos); ids from `vocab_limit` on are never chosen.
+  // `end_of_text` are the ids that end a text (unless ignore_eos); ids from `vocab_limit` on are
+  // never chosen.
   Sequence(Request request, const Tokenizer& tokenizer, std::vector<int64_t> end_of_text,
            int64_t vocab_limit);
 
@@ -40,8 +42,8 @@ class Sequence {
 
   // `rows` more tokens are in the KV cache.
   void AddComputed(int64_t rows) { computed_ += rows; }
-  // Takes the logits behind the last token: chooses the next one, extends the text, and ends the sequence
-  // where the parameters say so.
+  // Takes the logits behind the last token: chooses the next one, extends the text, and ends the
+  // sequence where the parameters say so.
   void Accept(std::span<const float> logits);
 
   bool finished() const { return finished_; }

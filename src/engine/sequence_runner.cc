@@ -1,11 +1,10 @@
 #include "engine/sequence_runner.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 
 #include <algorithm>
 #include <numeric>
-
-#include <octavo/error.h>
 
 namespace octavo {
 
@@ -21,9 +20,9 @@ std::span<const float> SequenceRunner::Append(std::span<const int32_t> tokens, i
                                               int64_t total_length) {
   const auto rows = static_cast<int64_t>(tokens.size());
   if (length_ + rows > max_tokens_) {
-    throw Error(ErrorCode::kResourceExhausted,
-                fmt::format("sequence of {} tokens, there is room for {}", length_ + rows,
-                            max_tokens_));
+    throw Error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("sequence of {} tokens, there is room for {}", length_ + rows, max_tokens_));
   }
   for (const int32_t id : tokens) {
     if (id < 0 || id >= model_.graph().vocab_size()) {

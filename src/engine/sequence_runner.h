@@ -23,10 +23,10 @@ class SequenceRunner {
   void Reset() { length_ = 0; }
   int64_t length() const { return length_; }
 
-  // Appends tokens and returns the logits of the last `wanted` of them, [wanted, vocab], valid until the next
-  // call. `total_length` is the length of the whole prompt while it is fed in pieces (for length-dependent
-  // rope); 0: what there is after this call. Throws kInvalidArgument for ids outside the vocabulary and
-  // kResourceExhausted past max_tokens.
+  // Appends tokens and returns the logits of the last `wanted` of them, [wanted, vocab], valid
+  // until the next call. `total_length` is the length of the whole prompt while it is fed in pieces
+  // (for length-dependent rope); 0: what there is after this call. Throws kInvalidArgument for ids
+  // outside the vocabulary and kResourceExhausted past max_tokens.
   std::span<const float> Append(std::span<const int32_t> tokens, int64_t wanted,
                                 int64_t total_length = 0);
 
@@ -35,7 +35,8 @@ class SequenceRunner {
   void RunPrompt(std::span<const int32_t> tokens,
                  const std::function<void(int64_t, std::span<const float>)>& on_logits);
 
-  // Called with (L, values [rows, width], rows, width) for each hidden state of each Append, while set.
+  // Called with (L, values [rows, width], rows, width) for each hidden state of each Append, while
+  // set.
   std::function<void(int64_t, const float*, int64_t, int64_t)> on_hidden_state;
 
  private:

@@ -25,15 +25,19 @@ Element LoadElement(const unsigned char* bytes) {
 
 LinearFormat LinearFormatOf(DType element) {
   switch (element) {
-    case DType::kF32: return LinearFormat::kF32;
-    case DType::kBf16: return LinearFormat::kBf16;
-    case DType::kF16: return LinearFormat::kF16;
-    case DType::kS8: return LinearFormat::kS8Channel;
-    default: break;
+    case DType::kF32:
+      return LinearFormat::kF32;
+    case DType::kBf16:
+      return LinearFormat::kBf16;
+    case DType::kF16:
+      return LinearFormat::kF16;
+    case DType::kS8:
+      return LinearFormat::kS8Channel;
+    default:
+      break;
   }
-  throw Error(ErrorCode::kInternal,
-              std::string("no linear kernel reads elements of type ") + Name(element) +
-                  "; expected f32, bf16, f16 or s8");
+  throw Error(ErrorCode::kInternal, std::string("no linear kernel reads elements of type ") +
+                                        Name(element) + "; expected f32, bf16, f16 or s8");
 }
 
 int64_t PackedBytes(DType element, int64_t n, int64_t k) {
@@ -55,9 +59,15 @@ void UnpackRow(DType element, const void* packed, const float* scales, int64_t r
     const unsigned char* at = base + (column / columns_per_step) * kPackedRows * kStepBytes +
                               (column % columns_per_step) * bytes;
     switch (format) {
-      case LinearFormat::kF32: destination[column] = LoadElement<float>(at); break;
-      case LinearFormat::kBf16: destination[column] = Bf16ToF32(LoadElement<uint16_t>(at)); break;
-      case LinearFormat::kF16: destination[column] = F16ToF32(LoadElement<uint16_t>(at)); break;
+      case LinearFormat::kF32:
+        destination[column] = LoadElement<float>(at);
+        break;
+      case LinearFormat::kBf16:
+        destination[column] = Bf16ToF32(LoadElement<uint16_t>(at));
+        break;
+      case LinearFormat::kF16:
+        destination[column] = F16ToF32(LoadElement<uint16_t>(at));
+        break;
       case LinearFormat::kS8Channel:
         destination[column] = static_cast<float>(LoadElement<int8_t>(at)) * scales[row];
         break;

@@ -78,9 +78,12 @@ void Linear(const LinearArgs& args, int64_t m_begin, int64_t m_end, int64_t n_be
 
 float LoadAsFloat(DType dtype, const void* source, int64_t index) {
   switch (dtype) {
-    case DType::kBf16: return Bf16ToF32(LoadElement<uint16_t>(source, index));
-    case DType::kF16: return F16ToF32(LoadElement<uint16_t>(source, index));
-    default: return LoadElement<float>(source, index);
+    case DType::kBf16:
+      return Bf16ToF32(LoadElement<uint16_t>(source, index));
+    case DType::kF16:
+      return F16ToF32(LoadElement<uint16_t>(source, index));
+    default:
+      return LoadElement<float>(source, index);
   }
 }
 

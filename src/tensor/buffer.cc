@@ -1,12 +1,11 @@
 #include "tensor/buffer.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
-
-#include <octavo/error.h>
 
 namespace octavo {
 namespace {

@@ -1,5 +1,6 @@
-// Owned, zero-filled memory aligned to 64 bytes. Large buffers are mapped on their own (pages appear in
-// the resident set only when touched, and go back at once when freed) and advised to use huge pages.
+// Owned, zero-filled memory aligned to 64 bytes. Large buffers are mapped on their own (pages
+// appear in the resident set only when touched, and go back at once when freed) and advised to use
+// huge pages.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,14 @@ class Buffer {
 
   void* data() { return data_; }
   const void* data() const { return data_; }
-  template <typename T> T* as() { return static_cast<T*>(data_); }
-  template <typename T> const T* as() const { return static_cast<const T*>(data_); }
+  template <typename T>
+  T* as() {
+    return static_cast<T*>(data_);
+  }
+  template <typename T>
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
   size_t bytes() const { return bytes_; }
   bool empty() const { return bytes_ == 0; }
 

@@ -1,10 +1,9 @@
 #include "tensor/dtype.h"
 
 #include <fmt/format.h>
+#include <octavo/error.h>
 
 #include <cstring>
-
-#include <octavo/error.h>
 
 #include "base/float16.h"
 
@@ -19,13 +18,20 @@ struct DTypeInfo {
 };
 
 constexpr DTypeInfo kDTypes[] = {
-    {DType::kBf16, 2, "bf16", "BF16"},       {DType::kF16, 2, "f16", "F16"},
-    {DType::kF32, 4, "f32", "F32"},          {DType::kF64, 8, "f64", "F64"},
-    {DType::kF8E4M3, 1, "f8E4M3FN", "F8_E4M3"}, {DType::kF8E5M2, 1, "f8E5M2", "F8_E5M2"},
-    {DType::kS8, 1, "s8", "I8"},             {DType::kS16, 2, "s16", "I16"},
-    {DType::kS32, 4, "s32", "I32"},          {DType::kS64, 8, "s64", "I64"},
-    {DType::kU8, 1, "u8", "U8"},             {DType::kU16, 2, "u16", "U16"},
-    {DType::kU32, 4, "u32", "U32"},          {DType::kU64, 8, "u64", "U64"},
+    {DType::kBf16, 2, "bf16", "BF16"},
+    {DType::kF16, 2, "f16", "F16"},
+    {DType::kF32, 4, "f32", "F32"},
+    {DType::kF64, 8, "f64", "F64"},
+    {DType::kF8E4M3, 1, "f8E4M3FN", "F8_E4M3"},
+    {DType::kF8E5M2, 1, "f8E5M2", "F8_E5M2"},
+    {DType::kS8, 1, "s8", "I8"},
+    {DType::kS16, 2, "s16", "I16"},
+    {DType::kS32, 4, "s32", "I32"},
+    {DType::kS64, 8, "s64", "I64"},
+    {DType::kU8, 1, "u8", "U8"},
+    {DType::kU16, 2, "u16", "U16"},
+    {DType::kU32, 4, "u32", "U32"},
+    {DType::kU64, 8, "u64", "U64"},
     {DType::kBool, 1, "i1", "BOOL"},
 };
 

@@ -8,18 +8,31 @@
 namespace octavo {
 
 enum class DType : uint8_t {
-  kBf16, kF16, kF32, kF64, kF8E4M3, kF8E5M2,
-  kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64, kBool,
+  kBf16,
+  kF16,
+  kF32,
+  kF64,
+  kF8E4M3,
+  kF8E5M2,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kBool,
 };
 
 int64_t ByteSize(DType dtype);
 const char* Name(DType dtype);             // "bf16"
 const char* SafetensorsName(DType dtype);  // "BF16"
 std::optional<DType> DTypeFromSafetensorsName(std::string_view name);
-bool IsFloat(DType dtype);                 // bf16, f16, f32, f64
+bool IsFloat(DType dtype);  // bf16, f16, f32, f64
 
-// Converts `count` elements of a float type to float32. `source` need not be aligned. Throws kInternal
-// for other types.
+// Converts `count` elements of a float type to float32. `source` need not be aligned. Throws
+// kInternal for other types.
 void ConvertToF32(DType dtype, const void* source, int64_t count, float* destination);
 
 }  // namespace octavo

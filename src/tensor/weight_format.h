@@ -1,5 +1,6 @@
-// How the values and scales of a weight [out_features, in_features] lie in memory, whoever made them: the
-// meeting point of schemes (which produce a format) and kernels (which consume one). Knows neither.
+// How the values and scales of a weight [out_features, in_features] lie in memory, whoever made
+// them: the meeting point of schemes (which produce a format) and kernels (which consume one).
+// Knows neither.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ enum class Granularity : uint8_t {
 struct WeightFormat {
   DType element = DType::kBf16;
   Granularity granularity = Granularity::kNone;
-  int64_t block = 0;                 // input columns per scale, kBlock only
-  DType scale = DType::kF32;         // type of the scales; w = q * scale
+  int64_t block = 0;          // input columns per scale, kBlock only
+  DType scale = DType::kF32;  // type of the scales; w = q * scale
 
   static WeightFormat Plain(DType element) { return {.element = element}; }
   static WeightFormat S8Channel() {

@@ -77,8 +77,7 @@ textkit_status textkit_tokenizer_encode(const textkit_tokenizer* tokenizer, cons
 
 /* Ids without a token are left out. */
 textkit_status textkit_tokenizer_decode(const textkit_tokenizer* tokenizer, const uint32_t* ids,
-                                        size_t count, bool skip_special_tokens,
-                                        textkit_bytes* out);
+                                        size_t count, bool skip_special_tokens, textkit_bytes* out);
 
 /* size: number of tokens, added ones included; id_limit: one past the largest id. */
 textkit_status textkit_tokenizer_vocab_size(const textkit_tokenizer* tokenizer, size_t* size,

@@ -103,8 +103,7 @@ struct LinearF32 {
   // One step of all blocks: adds columns x[0:C) of R rows.
   template <LinearFormat format, int R, int B, int64_t C>
   static inline __attribute__((always_inline)) void DirectStep(const float* x, int64_t x_stride,
-                                                               const char* const* w,
-                                                               int64_t offset,
+                                                               const char* const* w, int64_t offset,
                                                                F (&sums)[R][B][kParts]) {
     // The order of registers' lives: parts within columns keep one x alive at a time, where columns
     // within parts would keep R * C, and sums would be spilled; one row has few enough of them.
@@ -170,9 +169,9 @@ struct LinearF32 {
   }
 
   struct Chunk {
-    const float* x;            // first row of the tile, first column of the chunk
+    const float* x;  // first row of the tile, first column of the chunk
     int64_t x_stride;
-    const float* const* w;     // of each block, float32 [columns, 16]
+    const float* const* w;  // of each block, float32 [columns, 16]
     int64_t columns;
     bool is_first;
     bool is_last;
@@ -241,8 +240,8 @@ struct LinearF32 {
       const int64_t end = begin + kChunk < args.k ? begin + kChunk : args.k;
       const float* w[B];
       for (int b = 0; b < B; ++b) {
-        const char* block = static_cast<const char*>(args.weights) +
-                            (first / kPackedRows + b) * steps * kLineBytes;
+        const char* block =
+            static_cast<const char*>(args.weights) + (first / kPackedRows + b) * steps * kLineBytes;
         if constexpr (format == LinearFormat::kF32) {
           w[b] = reinterpret_cast<const float*>(block + begin * kLineBytes);
         } else {
@@ -251,8 +250,12 @@ struct LinearF32 {
         }
       }
       for (int64_t row = m_begin; row < m_end; row += W::kTileRows) {
-        const Chunk chunk = {static_cast<const float*>(args.x) + row * args.k + begin, args.k, w,
-                             end - begin, begin == 0, end == args.k};
+        const Chunk chunk = {static_cast<const float*>(args.x) + row * args.k + begin,
+                             args.k,
+                             w,
+                             end - begin,
+                             begin == 0,
+                             end == args.k};
         const int64_t left = m_end - row;
         const int rows = static_cast<int>(left < W::kTileRows ? left : W::kTileRows);
         ChunkTileOf<W::kTileRows, B>(rows, out, chunk, row, first);
@@ -304,15 +307,19 @@ struct LinearF32 {
     const Output out = {&args, n_end};
     if (args.k == 0) return ClearRows(out, m_begin, m_end, n_begin);
     switch (m_end - m_begin) {
-      case 1: return DirectRows<format, 1, 4>(out, m_begin, m_end, n_begin);
-      case 2: return DirectRows<format, 2, W::kDirectBlocksOf2>(out, m_begin, m_end, n_begin);
+      case 1:
+        return DirectRows<format, 1, 4>(out, m_begin, m_end, n_begin);
+      case 2:
+        return DirectRows<format, 2, W::kDirectBlocksOf2>(out, m_begin, m_end, n_begin);
       case 3:
       case 4:
       case 5:
       case 6:
       case 7:
-      case 8: return DirectRows<format, 4, W::kDirectBlocksOf4>(out, m_begin, m_end, n_begin);
-      default: return PanelsOf<format, W::kTileBlocks>(out, m_begin, m_end, n_begin);
+      case 8:
+        return DirectRows<format, 4, W::kDirectBlocksOf4>(out, m_begin, m_end, n_begin);
+      default:
+        return PanelsOf<format, W::kTileBlocks>(out, m_begin, m_end, n_begin);
     }
   }
 

@@ -96,9 +96,12 @@ struct QuantizeRows {
                      float* scales) {
     const char* bytes = static_cast<const char*>(source);
     switch (dtype) {
-      case DType::kBf16: return RunAs<DType::kBf16>(bytes, rows, k, q, scales);
-      case DType::kF16: return RunAs<DType::kF16>(bytes, rows, k, q, scales);
-      default: return RunAs<DType::kF32>(bytes, rows, k, q, scales);
+      case DType::kBf16:
+        return RunAs<DType::kBf16>(bytes, rows, k, q, scales);
+      case DType::kF16:
+        return RunAs<DType::kF16>(bytes, rows, k, q, scales);
+      default:
+        return RunAs<DType::kF32>(bytes, rows, k, q, scales);
     }
   }
 };

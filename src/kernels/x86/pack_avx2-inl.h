@@ -12,8 +12,8 @@ struct CodesAvx2 {
   // Rounds half to even and saturates.
   static void Store(int8_t* q, __m256 value) {
     const __m256i whole = _mm256_cvtps_epi32(value);
-    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole),
-                                          _mm256_extracti128_si256(whole, 1));
+    const __m128i words =
+        _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(q), _mm_packs_epi16(words, words));
   }
 };

@@ -110,12 +110,11 @@ inline void LongTile(const LinearArgs& args, int64_t row, int64_t first, int64_t
   const __m512i row_sums = _mm512_loadu_si512(args.row_sums + first);
   __m512d totals[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};  // columns 0..7, 8..15
   for (int p = 0; p < header.planes; ++p) {
-    const char* digits =
-        prepared + sizeof header + p / 2 * PlanePairBytes(args.k) + p % 2 * 4;
+    const char* digits = prepared + sizeof header + p / 2 * PlanePairBytes(args.k) + p % 2 * 4;
     __m512d sums[2];
     for (int half = 0; half < 2; ++half) {
-      const __m256i part = half == 0 ? _mm512_castsi512_si256(row_sums)
-                                     : _mm512_extracti64x4_epi64(row_sums, 1);
+      const __m256i part =
+          half == 0 ? _mm512_castsi512_si256(row_sums) : _mm512_extracti64x4_epi64(row_sums, 1);
       sums[half] = _mm512_mul_pd(_mm512_cvtepi32_pd(part), _mm512_set1_pd(-128.0));
     }
     for (int64_t begin = 0; begin < steps; begin += kChunkSteps) {
@@ -211,8 +210,8 @@ void PlanePanels(const LinearArgs& args, int64_t m_begin, int64_t m_end, int64_t
     Blocks<B> blocks;
     for (int b = 0; b < B; ++b) {
       blocks.first[b] = n_begin + (i + b * apart) * kPackedRows;
-      blocks.w[b] = static_cast<const char*>(args.weights) +
-                    blocks.first[b] / kPackedRows * block_bytes;
+      blocks.w[b] =
+          static_cast<const char*>(args.weights) + blocks.first[b] / kPackedRows * block_bytes;
     }
     RowCollector<B> collector(args, blocks, n_end);
     for (int64_t row = m_begin; row < m_end; ++row) collector.Add(row);
@@ -238,9 +237,12 @@ inline void RunPlanes(const LinearArgs& args, int64_t m_begin, int64_t m_end, in
   // that are limited by arithmetic, and 4 x 3 tiles load least.
   switch (m_end - m_begin) {
     case 1:
-    case 2: return PlanePanels<2>(args, m_begin, m_end, n_begin, n_end);
-    case 3: return PlanePanels<4>(args, m_begin, m_end, n_begin, n_end);
-    default: return PlanePanels<3>(args, m_begin, m_end, n_begin, n_end);
+    case 2:
+      return PlanePanels<2>(args, m_begin, m_end, n_begin, n_end);
+    case 3:
+      return PlanePanels<4>(args, m_begin, m_end, n_begin, n_end);
+    default:
+      return PlanePanels<3>(args, m_begin, m_end, n_begin, n_end);
   }
 }
 

@@ -30,8 +30,7 @@ constexpr int64_t PlanePairBytes(int64_t k) { return 2 * PaddedColumns(k); }
 
 // An odd number of cache lines, so that the rows of a tile do not compete for the same sets of L1.
 constexpr int64_t PlaneRowBytes(int64_t k) {
-  const int64_t lines =
-      (int64_t{sizeof(PlaneRow)} + kMaxPlanes / 2 * PlanePairBytes(k) + 63) / 64;
+  const int64_t lines = (int64_t{sizeof(PlaneRow)} + kMaxPlanes / 2 * PlanePairBytes(k) + 63) / 64;
   return (lines | 1) * 64;
 }
 
@@ -74,9 +73,7 @@ struct SmallValues {
   // square is 0.29 steps on the grid and about 1.66e-3 of theirs in bfloat16; their mean magnitude
   // is at most their root mean square, so a step of 2^-8 of it (an error of 1.13e-3) is on the safe
   // side.
-  bool FineEnough(float step) const {
-    return step * static_cast<float>(count) <= 0x1p-8f * sum;
-  }
+  bool FineEnough(float step) const { return step * static_cast<float>(count) <= 0x1p-8f * sum; }
 };
 
 // Quantizes x[0:k) and writes the digits.
@@ -141,8 +138,8 @@ inline void PrepareRow(const float* x, int64_t k, char* prepared) {
 
 inline int64_t PreparedBytes(int64_t m, int64_t k) { return m * PlaneRowBytes(k); }
 
-inline void PrepareRows(const float* x, int64_t x_stride, int64_t /*m*/, int64_t k,
-                        int64_t m_begin, int64_t m_end, void* prepared) {
+inline void PrepareRows(const float* x, int64_t x_stride, int64_t /*m*/, int64_t k, int64_t m_begin,
+                        int64_t m_end, void* prepared) {
   for (int64_t row = m_begin; row < m_end; ++row) {
     PrepareRow(x + row * x_stride, k, static_cast<char*>(prepared) + row * PlaneRowBytes(k));
   }

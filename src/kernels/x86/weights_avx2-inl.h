@@ -20,8 +20,7 @@ struct WeightsAvx2 {
 
   // Converts half a step: values[j] holds column j of 8 rows.
   template <LinearFormat format, typename Values>
-  static inline __attribute__((always_inline)) void Convert(const char* half_line,
-                                                            Values& values) {
+  static inline __attribute__((always_inline)) void Convert(const char* half_line, Values& values) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(half_line));
     if constexpr (format == LinearFormat::kF32) {
       values[0] = _mm256_castsi256_ps(bits);
@@ -32,8 +31,7 @@ struct WeightsAvx2 {
     } else if constexpr (format == LinearFormat::kF16) {
       const __m256i even_first = _mm256_broadcastsi128_si256(
           _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-      const __m256i sorted =
-          _mm256_permute4x64_epi64(_mm256_shuffle_epi8(bits, even_first), 0xd8);
+      const __m256i sorted = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(bits, even_first), 0xd8);
       values[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(sorted));
       values[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(sorted, 1));
     } else {

@@ -2,13 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <octavo/error.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
 #include <fstream>
-
-#include <octavo/error.h>
 
 namespace octavo {
 namespace {

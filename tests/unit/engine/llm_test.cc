@@ -1,7 +1,6 @@
 // The whole way, on a small Llama that was trained on real text (fixtures/trained/lm_llama).
-#include <octavo/llm.h>
-
 #include <gtest/gtest.h>
+#include <octavo/llm.h>
 
 #include <filesystem>
 #include <fstream>
@@ -41,12 +40,14 @@ std::string ErrorOf(const std::function<void()>& action) {
 
 TEST(LlmTest, GreedyContinuationsAreThoseOfTransformers) {
   LLM llm = MakeLlm();
-  for (const auto& expected : Expected()["greedy_f32"]) {
+  const nlohmann::json all = Expected();
+  for (const auto& expected : all["greedy_f32"]) {
     const auto ids = expected["ids"].get<std::vector<int64_t>>();
-    const Completion completion =
-        llm.Generate(expected["prompt"].get<std::string>(),
-                     {.max_tokens = static_cast<int64_t>(ids.size()), .temperature = 0,
-                      .ignore_eos = true, .skip_special_tokens = false});
+    const Completion completion = llm.Generate(expected["prompt"].get<std::string>(),
+                                               {.max_tokens = static_cast<int64_t>(ids.size()),
+                                                .temperature = 0,
+                                                .ignore_eos = true,
+                                                .skip_special_tokens = false});
     EXPECT_EQ(completion.token_ids, ids) << expected["prompt"];
     EXPECT_EQ(completion.finish_reason, FinishReason::kLength);
   }
@@ -55,7 +56,8 @@ TEST(LlmTest, GreedyContinuationsAreThoseOfTransformers) {
 TEST(LlmTest, ChatLaysMessagesOutAsTransformersDoes) {
   LLM llm = MakeLlm();
   ASSERT_TRUE(llm.has_chat_template());
-  for (const auto& expected : Expected()["chat"]) {
+  const nlohmann::json all = Expected();
+  for (const auto& expected : all["chat"]) {
     std::vector<ChatMessage> messages;
     for (const auto& message : expected["messages"]) {
       messages.push_back({message["role"], message["content"]});
@@ -66,10 +68,11 @@ TEST(LlmTest, ChatLaysMessagesOutAsTransformersDoes) {
 }
 
 TEST(LlmTest, ABatchGivesWhatEachPromptGivesAlone) {
-  const std::vector<std::string> prompts = {"In the beginning", "The function returns", "And he said",
-                                            "A list is", "Moses went up", "class object"};
-  SamplingParams params{.max_tokens = 24, .temperature = 0.8f, .top_p = 0.95f, .seed = 5,
-                        .ignore_eos = true};
+  const std::vector<std::string> prompts = {"In the beginning", "The function returns",
+                                            "And he said",      "A list is",
+                                            "Moses went up",    "class object"};
+  SamplingParams params{
+      .max_tokens = 24, .temperature = 0.8f, .top_p = 0.95f, .seed = 5, .ignore_eos = true};
   std::vector<Completion> alone;
   LLM single = MakeLlm("int8");
   for (const std::string& prompt : prompts) alone.push_back(single.Generate(prompt, params));
@@ -86,8 +89,8 @@ TEST(LlmTest, ABatchGivesWhatEachPromptGivesAlone) {
 TEST(LlmTest, PiecesOfAStreamMakeUpTheText) {
   LLM llm = MakeLlm();
   std::string streamed;
-  const Completion completion =
-      llm.Generate("In the beginning", {.max_tokens = 40, .temperature = 0}, [&](std::string_view piece) {
+  const Completion completion = llm.Generate(
+      "In the beginning", {.max_tokens = 40, .temperature = 0}, [&](std::string_view piece) {
         streamed += piece;
         return true;
       });
@@ -99,9 +102,8 @@ TEST(LlmTest, TheCallbackCanStopTheGeneration) {
   LLM llm = MakeLlm();
   int pieces = 0;
   const Completion completion =
-      llm.Generate("In the beginning", {.max_tokens = 40, .temperature = 0}, [&](std::string_view) {
-        return ++pieces < 3;
-      });
+      llm.Generate("In the beginning", {.max_tokens = 40, .temperature = 0},
+                   [&](std::string_view) { return ++pieces < 3; });
   EXPECT_EQ(pieces, 3);
   EXPECT_LT(completion.token_ids.size(), 40u);
 }
@@ -168,7 +170,8 @@ TEST(LlmTest, BadRequestsAndOptionsAreNamed) {
   EXPECT_NE(ErrorOf([&] { llm.Generate("\xff\xfe"); }).find("invalid_argument"), std::string::npos);
   EXPECT_NE(ErrorOf([] { MakeLlm("int9"); }).find("int8"), std::string::npos);
   EXPECT_NE(ErrorOf([] { MakeLlm("none", 1 << 30); }).find("max_model_len"), std::string::npos);
-  EXPECT_NE(ErrorOf([] { LLM({.model = "/nowhere/at/all"}); }).find("not_found"), std::string::npos);
+  EXPECT_NE(ErrorOf([] { LLM({.model = "/nowhere/at/all"}); }).find("not_found"),
+            std::string::npos);
   EXPECT_NE(ErrorOf([] { LLM({.model = ModelPath(), .backend = "abacus"}); }).find("reference"),
             std::string::npos);
   EXPECT_NE(ErrorOf([] { LLM({.model = ModelPath(), .dtype = "int3"}); }).find("bfloat16"),
@@ -176,8 +179,7 @@ TEST(LlmTest, BadRequestsAndOptionsAreNamed) {
 }
 
 TEST(LlmTest, AModelWithoutTokenizerSaysSo) {
-  const std::string error =
-      ErrorOf([] { LLM({.model = testing::FixturePath("storage/plain")}); });
+  const std::string error = ErrorOf([] { LLM({.model = testing::FixturePath("storage/plain")}); });
   EXPECT_NE(error.find("tokenizer.json"), std::string::npos) << error;
 }
 

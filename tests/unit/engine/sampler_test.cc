@@ -1,21 +1,20 @@
 #include "engine/sampler.h"
 
 #include <gtest/gtest.h>
+#include <octavo/error.h>
 
 #include <cmath>
 #include <limits>
 #include <map>
 #include <string>
 
-#include <octavo/error.h>
-
 namespace octavo {
 namespace {
 
 const std::vector<float> kLogits = {0.0f, 2.0f, 1.0f, -1.0f, 2.5f};
 
-std::map<int32_t, double> Frequencies(const SamplingParams& params, const std::vector<float>& logits,
-                                      int draws) {
+std::map<int32_t, double> Frequencies(const SamplingParams& params,
+                                      const std::vector<float>& logits, int draws) {
   std::map<int32_t, double> frequencies;
   SamplingParams seeded = params;
   for (int i = 0; i < draws; ++i) {
@@ -46,15 +45,17 @@ TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
   for (const float logit : kLogits) sum += std::exp(logit / 0.7);
   for (size_t i = 0; i < kLogits.size(); ++i) {
     // Three standard deviations of 20000 draws are below 0.011.
-    EXPECT_NEAR(frequencies.count(static_cast<int32_t>(i)) ? frequencies.at(static_cast<int32_t>(i)) : 0,
-                std::exp(kLogits[i] / 0.7) / sum, 0.011);
+    EXPECT_NEAR(
+        frequencies.count(static_cast<int32_t>(i)) ? frequencies.at(static_cast<int32_t>(i)) : 0,
+        std::exp(kLogits[i] / 0.7) / sum, 0.011);
   }
 }
 
 TEST(SamplerTest, TopKTopPAndMinPLimitTheChoice) {
   EXPECT_EQ(Frequencies({.temperature = 5, .top_k = 2}, kLogits, 500).size(), 2u);
   EXPECT_EQ(Frequencies({.temperature = 5, .top_k = 1}, kLogits, 100).count(4), 1u);
-  // Probabilities at temperature 1: 4: .50, 1: .305, 2: .112, 0: .041, 3: .015; top-p 0.55 needs two.
+  // Probabilities at temperature 1: 4: .50, 1: .305, 2: .112, 0: .041, 3: .015; top-p 0.55 needs
+  // two.
   const auto nucleus = Frequencies({.top_p = 0.55f}, kLogits, 500);
   EXPECT_EQ(nucleus.size(), 2u);
   EXPECT_TRUE(nucleus.count(4) && nucleus.count(1));

@@ -7,7 +7,8 @@
 namespace octavo {
 namespace {
 
-std::vector<std::pair<size_t, int64_t>> Step(std::vector<SequenceProgress> running, int64_t budget) {
+std::vector<std::pair<size_t, int64_t>> Step(std::vector<SequenceProgress> running,
+                                             int64_t budget) {
   std::vector<std::pair<size_t, int64_t>> rows;
   for (const ScheduledRows& scheduled : ScheduleStep(running, budget)) {
     rows.emplace_back(scheduled.sequence, scheduled.rows);
@@ -23,8 +24,9 @@ TEST(SchedulerTest, PromptsAreTakenInChunksOfTheBudget) {
 }
 
 TEST(SchedulerTest, DecodeIsNotHeldUpByALongPrompt) {
-  EXPECT_EQ(Step({{.tokens = 1000}, {.tokens = 20, .computed = 19}, {.tokens = 8, .computed = 7}}, 64),
-            (Rows{{0, 62}, {1, 1}, {2, 1}}));
+  EXPECT_EQ(
+      Step({{.tokens = 1000}, {.tokens = 20, .computed = 19}, {.tokens = 8, .computed = 7}}, 64),
+      (Rows{{0, 62}, {1, 1}, {2, 1}}));
 }
 
 TEST(SchedulerTest, SeveralPromptsShareTheBudgetOldestFirst) {

@@ -64,10 +64,14 @@ class FencedArray {
 
 inline DType ElementOf(LinearFormat format) {
   switch (format) {
-    case LinearFormat::kF32: return DType::kF32;
-    case LinearFormat::kBf16: return DType::kBf16;
-    case LinearFormat::kF16: return DType::kF16;
-    case LinearFormat::kS8Channel: return DType::kS8;
+    case LinearFormat::kF32:
+      return DType::kF32;
+    case LinearFormat::kBf16:
+      return DType::kBf16;
+    case LinearFormat::kF16:
+      return DType::kF16;
+    case LinearFormat::kS8Channel:
+      return DType::kS8;
   }
   throw std::logic_error("unknown format");
 }
@@ -147,7 +151,9 @@ struct TestWeight {
  private:
   double Store(float value, char* to) const {
     switch (format) {
-      case LinearFormat::kF32: std::memcpy(to, &value, 4); return double{value};
+      case LinearFormat::kF32:
+        std::memcpy(to, &value, 4);
+        return double{value};
       case LinearFormat::kBf16: {
         const uint16_t bits = F32ToBf16(value);
         std::memcpy(to, &bits, 2);
@@ -158,7 +164,9 @@ struct TestWeight {
         std::memcpy(to, &bits, 2);
         return double{F16ToF32(bits)};
       }
-      case LinearFormat::kS8Channel: *to = static_cast<char>(static_cast<int8_t>(value)); break;
+      case LinearFormat::kS8Channel:
+        *to = static_cast<char>(static_cast<int8_t>(value));
+        break;
     }
     return double{value};
   }

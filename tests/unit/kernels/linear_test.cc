@@ -133,9 +133,9 @@ TEST(Linear, RowsDoNotDependOnRangesOrOtherRows) {
         const int64_t count = std::min(rows, kRows - begin);
         const std::vector<float> part =
             RunLinear(kernel, *weight, x.data() + begin * kInputs, count);
-        ASSERT_EQ(std::memcmp(part.data(), whole.data() + begin * kOutputs,
-                              part.size() * sizeof(float)),
-                  0)
+        ASSERT_EQ(
+            std::memcmp(part.data(), whole.data() + begin * kOutputs, part.size() * sizeof(float)),
+            0)
             << rows << " rows from " << begin;
       }
     }
@@ -175,9 +175,8 @@ std::vector<double> WithBf16Activations(const TestWeight& weight, const std::vec
   std::vector<double> y(static_cast<size_t>(weight.n));
   for (int64_t column = 0; column < weight.n; ++column) {
     for (int64_t i = 0; i < weight.k; ++i) {
-      y[static_cast<size_t>(column)] +=
-          double{Bf16ToF32(F32ToBf16(x[static_cast<size_t>(i)]))} *
-          weight.exact[static_cast<size_t>(column * weight.k + i)];
+      y[static_cast<size_t>(column)] += double{Bf16ToF32(F32ToBf16(x[static_cast<size_t>(i)]))} *
+                                        weight.exact[static_cast<size_t>(column * weight.k + i)];
     }
   }
   return y;
@@ -186,12 +185,11 @@ std::vector<double> WithBf16Activations(const TestWeight& weight, const std::vec
 TEST(Linear, SixteenBitActivationsAreNeverWorseThanBf16) {
   constexpr int64_t kOutputs = 64;
   for (const KernelTable& table : SupportedTables()) {
-    const LinearKernel& kernel =
-        KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
+    const LinearKernel& kernel = KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
     for (const int64_t k : {64, 576, 2048}) {
       const auto weight = TestWeight::Random(LinearFormat::kS8Channel, kOutputs, k, 21);
-      for (const float outlier : {1.0f, 30.0f, 100.0f, 150.0f, 200.0f, 300.0f, 1000.0f, 3000.0f,
-                                  10000.0f}) {
+      for (const float outlier :
+           {1.0f, 30.0f, 100.0f, 150.0f, 200.0f, 300.0f, 1000.0f, 3000.0f, 10000.0f}) {
         for (const int64_t count : {1, 3}) {
           std::vector<float> x = Gaussian(static_cast<size_t>(k), 22);
           for (int64_t i = 0; i < count; ++i) {
@@ -214,8 +212,7 @@ TEST(Linear, SixteenBitActivationsAreNeverWorseThanBf16) {
 TEST(Linear, SixteenBitActivationsOfSparseAndConstantRows) {
   constexpr int64_t kOutputs = 32, kInputs = 200;
   for (const KernelTable& table : SupportedTables()) {
-    const LinearKernel& kernel =
-        KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
+    const LinearKernel& kernel = KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
     const auto weight = TestWeight::Random(LinearFormat::kS8Channel, kOutputs, kInputs, 31);
     std::vector<std::vector<float>> rows(5, std::vector<float>(kInputs, 0.0f));
     rows[1][17] = -3.25f;
@@ -291,8 +288,7 @@ TEST(Linear, IntegersAreExact) {
 TEST(Linear, HugeInputsDoNotOverflow) {
   constexpr int64_t kOutputs = 3;
   for (const KernelTable& table : SupportedTables()) {
-    const LinearKernel& kernel =
-        KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
+    const LinearKernel& kernel = KernelOf(table, LinearFormat::kS8Channel, ActivationMode::k16Bit);
     for (const int64_t k : {int64_t{8191}, int64_t{70001}, int64_t{131071}, int64_t{140003}}) {
       TestWeight weight(LinearFormat::kS8Channel, kOutputs, k);
       std::vector<float> codes(static_cast<size_t>(kOutputs * k));

@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
+#include <octavo/error.h>
 
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <vector>
-
-#include <octavo/error.h>
 
 #include "base/float16.h"
 #include "tensor/buffer.h"
