@@ -8,7 +8,8 @@ OCTAVO := build/octavo
 # The default model's directory, once `make model` has put it there.
 MODEL = $$(.venv/bin/python tools/fetch_default_model.py 2>/dev/null | tail -n 1)
 
-.PHONY: help deps configure build build-all model run test test-rust test-unit test-python test-sanitize test-clang bench lint format clean
+.NOTPARALLEL:
+.PHONY: help deps configure build build-all fixtures model run test test-rust test-unit test-python test-sanitize test-clang bench lint format clean
 
 help:  ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -33,7 +34,11 @@ model: deps  ## Fetch the default model and convert it to a 16-bit checkpoint
 run: build model  ## Quantize the default model while loading it and answer PROMPT
 	@$(OCTAVO) run "$(MODEL)" --quantization int8 -p "$(PROMPT)" --max-tokens $(MAX_TOKENS)
 
-test: test-rust test-sanitize test-python test-unit  ## Run every test
+fixtures:
+	@[ -d "$${OCTAVO_SHARED:-../shared}/fixtures" ] || { echo "octavo tests: the fixtures are not there: \
+	expected $${OCTAVO_SHARED:-../shared}/fixtures (OCTAVO_SHARED may name another folder)" >&2; exit 1; }
+
+test: fixtures test-rust test-sanitize test-python test-unit  ## Run every test
 
 test-unit: build-all  ## Unit tests (ctest)
 	@tools/install_dependencies.sh test
@@ -64,6 +69,8 @@ lint: build-all  ## clang-format, clang-tidy, rustfmt, clippy
 	@tools/install_dependencies.sh lint
 	@git ls-files '*.h' '*.cc' | xargs clang-format-16 --dry-run --Werror
 	@git ls-files 'src/*.cc' 'apps/*.cc' | xargs -P 2 -n 4 clang-tidy-16 -p build --quiet
+	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || \
+	  { echo 'octavo lint: rustfmt and clippy are needed (rustup component add rustfmt clippy)' >&2; exit 1; }
 	@cargo fmt --manifest-path rust/textkit/Cargo.toml --check
 	@cargo clippy --manifest-path rust/textkit/Cargo.toml --target-dir build/cargo --locked -- -D warnings
 

@@ -17,6 +17,7 @@ namespace {
 void CheckNames(const ModelFlags& flags) {
   MakeScheme(flags.quantization);
   ParseComputeType(flags.dtype);
+  CheckBackendName(flags.backend);
 }
 
 }  // namespace

@@ -84,6 +84,8 @@ struct CompileOptions {
 // an unknown name.
 std::unique_ptr<Executable> CompileGraph(std::string_view backend, const Graph& graph,
                                          const CompileOptions& options);
+// Throws kInvalidArgument listing the backends for an unknown name.
+void CheckBackendName(std::string_view name);
 std::vector<std::string> BackendNames();
 
 }  // namespace octavo

@@ -21,6 +21,17 @@ constexpr std::array kBackends = {
     Backend{"reference", MakeReferenceExecutable},
 };
 
+const Backend& Find(std::string_view name) {
+  std::string known;
+  for (const Backend& backend : kBackends) {
+    if (name == backend.name) return backend;
+    if (!known.empty()) known += ", ";
+    known += backend.name;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("backend: expected one of {}, found \"{}\"", known, name));
+}
+
 }  // namespace
 
 std::vector<std::string> BackendNames() {
@@ -29,16 +40,11 @@ std::vector<std::string> BackendNames() {
   return names;
 }
 
+void CheckBackendName(std::string_view name) { Find(name); }
+
 std::unique_ptr<Executable> CompileGraph(std::string_view name, const Graph& graph,
                                          const CompileOptions& options) {
-  std::string known;
-  for (const Backend& backend : kBackends) {
-    if (name == backend.name) return backend.compile(graph, options);
-    if (!known.empty()) known += ", ";
-    known += backend.name;
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("backend: expected one of {}, found \"{}\"", known, name));
+  return Find(name).compile(graph, options);
 }
 
 }  // namespace octavo

@@ -1,5 +1,7 @@
 #include "base/thread_pool.h"
 
+#include <fmt/format.h>
+#include <octavo/error.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -145,6 +147,13 @@ struct ThreadPool::State {
     }
   }
 
+  void Stop() {
+    quit.store(true, std::memory_order_relaxed);
+    Publish(/*open=*/0);
+    for (std::thread& worker : workers) worker.join();
+    workers.clear();
+  }
+
   void CloseAndWait() noexcept {
     const uint64_t joined = gate.fetch_and(~kOpen, std::memory_order_acq_rel) & kJoined;
     const auto done = [&] { return left.load(std::memory_order_acquire) == joined; };
@@ -154,16 +163,20 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   if (threads <= 0) threads = UsableCpuCount();
-  for (int thread = 1; thread < threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread] { state->Work(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      state_->workers.emplace_back([state = state_.get(), thread] { state->Work(thread); });
+    }
+  } catch (const std::exception& error) {
+    const size_t started = state_->workers.size() + 1;
+    state_->Stop();
+    throw Error(ErrorCode::kResourceExhausted,
+                fmt::format("{} threads were asked for, the system stopped at {}: {}", threads,
+                            started, error.what()));
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->quit.store(true, std::memory_order_relaxed);
-  state_->Publish(/*open=*/0);
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->Stop(); }
 
 int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) + 1; }
 

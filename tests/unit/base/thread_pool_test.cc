@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <octavo/error.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -44,13 +45,14 @@ TEST_P(ThreadPoolTest, SurvivesManyShortRegionsAndPauses) {
 TEST_P(ThreadPoolTest, TasksRethrowTheFirstExceptionAndStop) {
   ThreadPool pool(GetParam());
   std::atomic<int64_t> ran{0};
-  EXPECT_THROW(pool.ParallelTasks(100000,
+  constexpr int64_t kChunks = 100'000'000;  // seconds of work, should it not stop
+  EXPECT_THROW(pool.ParallelTasks(kChunks,
                                   [&](int64_t chunk, int) {
                                     ran.fetch_add(1);
                                     if (chunk == 5) throw std::runtime_error("chunk 5");
                                   }),
                std::runtime_error);
-  EXPECT_LT(ran.load(), 100000);
+  EXPECT_LT(ran.load(), kChunks);
   pool.ParallelTasks(10, [&](int64_t, int) { ran.fetch_add(1); });  // usable afterwards
 }
 
@@ -69,6 +71,26 @@ TEST(ThreadPoolIdleTest, UsesNoCpuWhenIdle) {
   const double before = cpu_seconds();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_LT(cpu_seconds() - before, 0.05);
+}
+
+// Exit status 0 when a pool that the system has no room for is refused with an error.
+[[noreturn]] void MakeTooLargePool() {
+  rlimit memory;
+  memory.rlim_cur = memory.rlim_max = size_t{2} << 30;  // room for some stacks, not for all
+  setrlimit(RLIMIT_AS, &memory);
+  try {
+    ThreadPool pool(4000);
+  } catch (const Error& error) {
+    _exit(error.code() == ErrorCode::kResourceExhausted ? 0 : 2);
+  }
+  _exit(1);
+}
+
+TEST(ThreadPoolLimitTest, TooManyThreadsAreAnErrorAndNotAHang) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer reserves more address space than the limit";
+#endif
+  EXPECT_EXIT(MakeTooLargePool(), testing::ExitedWithCode(0), "");
 }
 
 TEST(UsableCpuCountTest, IsAtLeastOneAndAtMostWhatIsOnline) {
