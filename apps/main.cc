@@ -1,4 +1,6 @@
 // The program `octavo`: reads the command line and runs one command.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <sstream>
@@ -10,9 +12,19 @@
 namespace octavo {
 namespace {
 
+// A standard stream that the caller closed must not become the next file that is opened: it gets a
+// descriptor on which every read and write fails.
+void OccupyClosedStreams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) == -1) open("/", O_PATH);
+  }
+}
+
 int Main(int argc, char** argv) {
+  OccupyClosedStreams();
   // A closed pipe shows itself as an error of the write instead.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // so does a file over the size limit
   CLI::App app("Runs 16-bit Hugging Face checkpoints in 8 bits, quantized while they load",
                "octavo");
   app.set_version_flag("--version", std::string("octavo ") + OCTAVO_VERSION);

@@ -32,7 +32,7 @@ namespace {
 }  // namespace
 
 File::File(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
   if (descriptor_ < 0) ThrowCannotOpen(path_, errno);
   struct stat status;
   if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -99,6 +99,11 @@ std::string ReadTextFile(const std::string& path, uint64_t limit) {
 bool FileExists(const std::string& path) {
   struct stat status;
   return stat(path.c_str(), &status) == 0;
+}
+
+bool HasEntry(const std::string& path) {
+  struct stat status;
+  return lstat(path.c_str(), &status) == 0;
 }
 
 }  // namespace octavo

@@ -35,6 +35,8 @@ class File {
 // The whole of a text file of at most `limit` bytes; kInvalidArgument when it is larger.
 std::string ReadTextFile(const std::string& path, uint64_t limit = 256u << 20);
 
+// A symbolic link whose target is missing does not exist, but has an entry.
 bool FileExists(const std::string& path);
+bool HasEntry(const std::string& path);
 
 }  // namespace octavo

@@ -21,12 +21,6 @@ namespace {
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 
-// Whether the folder has an entry of this name, be it a link to nothing.
-bool HasEntry(const std::string& path) {
-  struct stat status;
-  return lstat(path.c_str(), &status) == 0;
-}
-
 // Up to eight of `names`, for a message.
 std::string Join(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;

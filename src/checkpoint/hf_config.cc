@@ -23,6 +23,7 @@ struct HfConfig::Document {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = 64u << 20;
+constexpr int kMaxDepth = 120;  // of nested lists and objects: deeper ones would end in recursion
 
 std::string Describe(const Json& value) {
   if (value.is_object()) return "an object";
@@ -37,8 +38,11 @@ std::string Describe(const Json& value) {
 Json Parse(std::string_view text, const std::string& path) {
   // Keys of the objects that are open: the parser itself would keep the last of two without a word.
   std::vector<std::unordered_set<std::string>> keys;
-  const Json::parser_callback_t reject_duplicates = [&](int, Json::parse_event_t event,
+  const Json::parser_callback_t reject_duplicates = [&](int depth, Json::parse_event_t event,
                                                         Json& parsed) {
+    if (depth > kMaxDepth) {
+      ThrowDamaged(path, fmt::format("nested more than {} levels deep", kMaxDepth));
+    }
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key &&

@@ -130,7 +130,10 @@ void Sampler::ApplyPenalties(std::vector<float>& logits) const {
     const auto repeat = [&](int32_t id) {
       if (id >= limit) return;
       float& logit = logits[static_cast<size_t>(id)];
-      logit = logit > 0 ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
+      const float penalty = params_.repetition_penalty;
+      // An extreme penalty may leave the range of float; what follows needs finite numbers.
+      constexpr float kLimit = std::numeric_limits<float>::max();
+      logit = std::clamp(logit > 0 ? logit / penalty : logit * penalty, -kLimit, kLimit);
     };
     for (const int32_t id : prompt_tokens_) repeat(id);
     for (const auto& [id, count] : output_counts_) {

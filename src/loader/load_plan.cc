@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "checkpoint/printable.h"
 #include "quant/module_filter.h"
 #include "tensor/buffer.h"
 
@@ -28,7 +29,7 @@ std::string ListSome(const std::vector<std::string>& names, size_t limit) {
   std::string text;
   for (size_t i = 0; i < listed; ++i) {
     if (i > 0) text += ", ";
-    text += names[i];
+    text += Printable(names[i]);
   }
   if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
   return text;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "quant/row_quantizer.h"
 #include "quant/scheme.h"
 #include "tensor/buffer.h"
 
@@ -219,6 +220,7 @@ class Loading {
             static_cast<uint64_t>(panel.row_begin * RowBytes(weight, decl)),
         {buffers.source.as<std::byte>(), memory.source});
     WeightPanel out{.row_begin = panel.row_begin, .rows = panel.rows};
+    if (scheme_ != nullptr && weight.recipe.keep) RequireFinite(panel, decl, buffers);
     if (!weight.recipe.keep) {
       Quantize(panel, decl, buffers);
       out.values = buffers.values.data();
@@ -234,18 +236,40 @@ class Loading {
     progress_.Add(memory.source);
   }
 
+  // Runs `action`, whose errors name no file: a scheme knows none.
+  template <typename Action>
+  static void NamingTheFile(const CheckpointTensor& source, Action&& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", source.file->path(), error.what()));
+    }
+  }
+
+  // A NaN in a norm or a head makes garbage of a quantized model as one in a linear does.
+  static void RequireFinite(const Panel& panel, const WeightDecl& decl,
+                            const ThreadBuffers& buffers) {
+    const CheckpointTensor& source = panel.weight->source;
+    NamingTheFile(source, [&] {
+      RequireFiniteRows({.tensor = decl.name,
+                         .stored = source.entry->dtype,
+                         .row_begin = panel.row_begin,
+                         .rows = panel.rows,
+                         .in_features = decl.in_features(),
+                         .data = buffers.source.data()});
+    });
+  }
+
   void Quantize(const Panel& panel, const WeightDecl& decl, ThreadBuffers& buffers) const {
     const CheckpointTensor& source = panel.weight->source;
-    try {
+    NamingTheFile(source, [&] {
       scheme_->QuantizePanel({.tensor = decl.name,
                               .out_features = decl.out_features(),
                               .in_features = decl.in_features(),
                               .stored = source.entry->dtype},
                              panel.row_begin, panel.rows, buffers.source.data(),
                              buffers.values.data(), buffers.scales.as<float>());
-    } catch (const Error& error) {  // a scheme knows no files
-      throw Error(error.code(), fmt::format("{}: {}", source.file->path(), error.what()));
-    }
+    });
   }
 
   const Graph& graph_;

@@ -4,6 +4,7 @@
 #include <octavo/error.h>
 
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -42,7 +43,43 @@ int64_t QuantizeF64Rows(const SourceRows& source, int8_t* values, float* scales)
   return -1;
 }
 
+// Whether an element has all exponent bits set: infinity or NaN.
+template <typename Bits>
+bool HasNonFinite(const void* data, int64_t count, Bits exponent) {
+  const auto* bytes = static_cast<const char*>(data);
+  bool found = false;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes + i * static_cast<int64_t>(sizeof bits), sizeof bits);
+    found |= (bits & exponent) == exponent;
+  }
+  return found;
+}
+
+bool HasNonFinite(DType dtype, const void* data, int64_t count) {
+  switch (dtype) {
+    case DType::kBf16:
+      return HasNonFinite<uint16_t>(data, count, 0x7f80);
+    case DType::kF16:
+      return HasNonFinite<uint16_t>(data, count, 0x7c00);
+    case DType::kF32:
+      return HasNonFinite<uint32_t>(data, count, 0x7f800000);
+    case DType::kF64:
+      return HasNonFinite<uint64_t>(data, count, 0x7ff0000000000000);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+void RequireFiniteRows(const SourceRows& source) {
+  for (int64_t row = 0; row < source.rows; ++row) {
+    if (HasNonFinite(source.stored, RowAt(source, row), source.in_features)) {
+      ThrowNotFinite(source, row);
+    }
+  }
+}
 
 void QuantizeRowsS8Channel(const SourceRows& source, int8_t* values, float* scales) {
   const int64_t bad = source.stored == DType::kF64

@@ -24,4 +24,8 @@ struct SourceRows {
 // kDataLoss naming tensor, row and column of the first weight that is not finite in float32.
 void QuantizeRowsS8Channel(const SourceRows& source, int8_t* values, float* scales);
 
+// Throws the same error for a NaN or infinity in rows that stay as they are stored, in a model that
+// is quantized.
+void RequireFiniteRows(const SourceRows& source);
+
 }  // namespace octavo

@@ -128,14 +128,14 @@ std::optional<ChatTemplate> ChatTemplate::FromDirectory(const std::string& direc
   Json variables = Json::object();
   Json config = Json::object();
   const std::string config_path = (root / "tokenizer_config.json").string();
-  if (FileExists(config_path)) config = ReadObject(config_path);
+  if (HasEntry(config_path)) config = ReadObject(config_path);
   AddTokens(config, &variables);
   const std::string map_path = (root / "special_tokens_map.json").string();
-  if (FileExists(map_path)) AddTokens(ReadObject(map_path), &variables);
+  if (HasEntry(map_path)) AddTokens(ReadObject(map_path), &variables);
   result.variables_json_ = variables.dump();
 
   const std::string jinja_path = (root / "chat_template.jinja").string();
-  if (FileExists(jinja_path)) result.Add(kDefaultName, ReadTextFile(jinja_path), jinja_path);
+  if (HasEntry(jinja_path)) result.Add(kDefaultName, ReadTextFile(jinja_path), jinja_path);
   const fs::path more = root / "additional_chat_templates";
   std::error_code ignored;
   std::vector<fs::path> files;
@@ -152,7 +152,7 @@ std::optional<ChatTemplate> ChatTemplate::FromDirectory(const std::string& direc
   const std::string legacy_path = (root / "chat_template.json").string();
   std::string source = config_path;
   auto found = config.find("chat_template");
-  if ((found == config.end() || found->is_null()) && FileExists(legacy_path)) {
+  if ((found == config.end() || found->is_null()) && HasEntry(legacy_path)) {
     source = legacy_path;
     config = ReadObject(legacy_path);
     found = config.find("chat_template");

@@ -88,10 +88,13 @@ TEST(HfConfig, RefusesWhatIsNotAnObject) {
   ExpectError(ErrorCode::kDataLoss, {"key \"a\" given twice"},
               [] { Parse(R"({"o":{"a":1,"a":2}})"); });
   EXPECT_EQ(Parse(R"({"o":{"a":1},"a":2})").Int("a"), 2);
-  // Deep nesting takes no stack.
-  const std::string deep =
-      "{\"a\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
-  EXPECT_TRUE(Parse(deep).Has("a"));
+  // Deep nesting takes no stack: neither here nor where a message shows the value.
+  const auto nested = [](size_t depth) {
+    return "{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_TRUE(Parse(nested(100)).Has("a"));
+  ExpectError(ErrorCode::kDataLoss, {"dir/config.json", "nested more than 120 levels"},
+              [&] { Parse(nested(1'000'000)); });
   ExpectError(ErrorCode::kNotFound, {"no.json"}, [] { HfConfig::FromFile("/no/such/no.json"); });
 }
 

@@ -95,6 +95,19 @@ TEST(SamplerTest, PenaltiesFollowTheirDefinitions) {
   EXPECT_EQ(c.Sample(kLogits).id, 1);  // 4: 0.5, 1: 1, 2: 1
 }
 
+TEST(SamplerTest, ExtremePenaltiesStayFinite) {
+  const std::vector<int32_t> prompt = {0, 1, 2, 3, 4};
+  for (const float penalty : {1e-38f, 1e38f}) {
+    for (const float temperature : {0.0f, 1.0f}) {
+      Sampler sampler({.temperature = temperature, .repetition_penalty = penalty, .seed = 1},
+                      prompt, 5);
+      // 1e-38 makes the positive logits huge: only they can be chosen.
+      if (penalty < 1) EXPECT_GT(kLogits[static_cast<size_t>(sampler.Sample(kLogits).id)], 0);
+      if (penalty > 1) EXPECT_NE(sampler.Sample(kLogits).id, 3);  // -1 becomes hugely negative
+    }
+  }
+}
+
 TEST(SamplerTest, SameSeedSameTokens) {
   const auto draw = [&](uint64_t seed) {
     Sampler sampler({.seed = seed}, {}, 5);
