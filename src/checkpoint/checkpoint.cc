@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <octavo/error.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
