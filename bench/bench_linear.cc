@@ -61,9 +61,17 @@ class Passes {
   double cpu_seconds_ = 0.0;
 };
 
-DType ElementOf(int format) {
-  constexpr DType kElements[kLinearFormats] = {DType::kF32, DType::kBf16, DType::kF16, DType::kS8};
-  return kElements[format];
+constexpr int64_t kBlock = 32;  // columns per scale, where the format has blocks
+
+WeightFormat FormatOf(int format) {
+  const WeightFormat formats[kLinearFormats] = {
+      WeightFormat::Plain(DType::kF32),
+      WeightFormat::Plain(DType::kBf16),
+      WeightFormat::Plain(DType::kF16),
+      WeightFormat::S8Channel(),
+      {.element = DType::kS8, .granularity = Granularity::kBlock, .block = kBlock},
+      {.element = DType::kS4, .granularity = Granularity::kBlock, .block = kBlock}};
+  return formats[format];
 }
 
 Buffer RandomFloats(int64_t count) {
@@ -86,6 +94,8 @@ void FillWeights(DType element, Buffer& weights) {
     const uint16_t half = element == DType::kBf16 ? F32ToBf16(value) : F32ToF16(value);
     if (element == DType::kF32) {
       std::memcpy(bytes + i, &value, 4);
+    } else if (element == DType::kS4) {
+      bytes[i] = static_cast<char>(random());
     } else if (element == DType::kS8) {
       bytes[i] = static_cast<char>(static_cast<int>(std::clamp(value * 32.0f, -127.0f, 127.0f)));
     } else {
@@ -100,11 +110,12 @@ void BenchLinear(benchmark::State& state, const KernelTable& table, int format, 
                  int64_t k, int64_t n) {
   const LinearKernel& kernel = table.linear[format][mode];
   ThreadPool pool(static_cast<int>(state.range(0)));
-  const int64_t weight_bytes = PackedBytes(ElementOf(format), n, k);
+  const WeightFormat layout = FormatOf(format);
+  const int64_t weight_bytes = PackedBytes(layout, n, k);
   const int64_t copies = m >= 16 ? 1 : std::max<int64_t>(1, kMemoryBytes / weight_bytes);
   Buffer weights(static_cast<size_t>(copies * weight_bytes));
-  FillWeights(ElementOf(format), weights);
-  Buffer scales = RandomFloats(n);
+  FillWeights(layout.element, weights);
+  Buffer scales = RandomFloats(std::max<int64_t>(PackedScales(layout, n, k), 1));
   Buffer row_sums(static_cast<size_t>(n) * sizeof(int32_t));
   Buffer x = RandomFloats(m * k);
   Buffer prepared(kernel.prepare ? static_cast<size_t>(kernel.prepared_bytes(m, k)) : 1);
@@ -117,7 +128,8 @@ void BenchLinear(benchmark::State& state, const KernelTable& table, int format, 
   passes.Run(state, [&] {
     LinearArgs args;
     args.weights = weights.as<char>() + copy * weight_bytes;
-    args.scales = ElementOf(format) == DType::kS8 ? scales.as<float>() : nullptr;
+    args.scales = layout.granularity != Granularity::kNone ? scales.as<float>() : nullptr;
+    args.block = PackedBlock(layout, k);
     args.row_sums = row_sums.as<int32_t>();
     args.x = x.data();
     args.y = y.as<float>();
@@ -189,7 +201,8 @@ void BenchQuantize(benchmark::State& state, const KernelTable& table, bool pack)
   FillWeights(DType::kBf16, source);
   Buffer codes(kRows * kColumns);
   Buffer scales(kRows * sizeof(float));
-  Buffer packed(static_cast<size_t>(kPanels * PackedBytes(DType::kS8, kRows, kColumns)));
+  Buffer packed(
+      static_cast<size_t>(kPanels * PackedBytes(WeightFormat::S8Channel(), kRows, kColumns)));
   std::memset(packed.data(), 0, packed.bytes());
   int64_t panel = 0;
   Passes passes;

@@ -55,7 +55,9 @@ void Merge(KernelTable& table, const KernelTable& lower) {
     table.attention_scratch_floats = lower.attention_scratch_floats;
   }
   FillIn(table.quantize_rows_s8, lower.quantize_rows_s8);
+  FillIn(table.quantize_rows_block, lower.quantize_rows_block);
   FillIn(table.pack_rows, lower.pack_rows);
+  FillIn(table.pack_rows_s4, lower.pack_rows_s4);
 }
 
 std::string SupportedNames() {

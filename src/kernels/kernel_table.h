@@ -8,7 +8,10 @@
 // 4, bf16 and f16: 2, f32: 1):
 //   values[ceil(n/16)][ceil(k/g)][16 rows][g columns], padded with zeros; a step is one 64-byte
 //   line.
-// That is the operand of vpdpbusd / vdpbf16ps with 16 lanes and a row of an AMX B tile.
+// That is the operand of vpdpbusd / vdpbf16ps with 16 lanes and a row of an AMX B tile. Of s4, g is
+// 8: byte j of a row's four holds column j in its low nibble and column j + 4 in its high one, each
+// as code + 8, so that a mask and a shift give two steps of unsigned bytes. Its padding is zero
+// too, which stands for the code -8: activations past k count as zero.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +23,50 @@ namespace octavo {
 struct CpuFeatures;
 
 // What a linear kernel reads.
-enum class LinearFormat : uint8_t { kF32, kBf16, kF16, kS8Channel };
-inline constexpr int kLinearFormats = 4;
+enum class LinearFormat : uint8_t {
+  kF32,
+  kBf16,
+  kF16,
+  kS8Channel,
+  kS8Block,  // a scale per `block` columns of a row
+  kS4Block,  // likewise; per channel is one block that holds all columns
+};
+inline constexpr int kLinearFormats = 6;
 
 // How a linear treats its activations.
 enum class ActivationMode : uint8_t {
-  kF32,    // float32, never integers
-  k16Bit,  // at least as accurate as bfloat16: float32, or int16/int24 planes with a scale per
-           // token
+  kF32,      // float32, never integers
+  k16Bit,    // at least as accurate as bfloat16: float32, or int16/int24 planes with a scale per
+             // token
+  kS8Token,  // int8 with a scale per token, found at run time (W8A8); for integer weights only
 };
-inline constexpr int kActivationModes = 2;
+inline constexpr int kActivationModes = 3;
 
-inline constexpr int64_t kPackedRows = 16;  // output rows per block of a packed weight
+// Whether a kernel exists for the pair, in the scalar table and thus in every resolved one.
+constexpr bool IsComputable(LinearFormat format, ActivationMode mode) {
+  return mode != ActivationMode::kS8Token || format >= LinearFormat::kS8Channel;
+}
 
-// y[m, n] = scales[n] * (sum_k x[m, k] * w[n, k]) + bias[n]
+inline constexpr int64_t kPackedRows = 16;   // output rows per block of a packed weight
+inline constexpr int64_t kBlockUnit = 32;    // blocks of columns are multiples of this
+inline constexpr float kS8TokenLimit = 127;  // largest code of an int8 activation
+// Rows of int8 activations whose largest magnitude is smaller are quantized as if it were this: its
+// inverse must be a number.
+inline constexpr float kSmallestAbsmax = 1e-28f;
+
+// y[m, n] = scales[n] * (sum_k x[m, k] * w[n, k]) + bias[n], or the sum over blocks of
+// scales[n, block] * (sum over the block's k).
+//
+// kS8Token is vLLM's rule for dynamic int8 activations, in float32: a = max(absmax,
+// kSmallestAbsmax), x ~ (a / 127) * round-half-even(x * (127 / a)). Sums of codes are exact in
+// int32 for any k below 2^17 and in every block; a row with a NaN or infinity becomes NaN.
 struct LinearArgs {
   const void* weights = nullptr;  // packed, see above
-  const float* scales = nullptr;  // [n padded to 16], kS8Channel only
+  // kS8Channel: [n padded to 16]. Blocks: [n padded / 16][ceil(k / block)][16].
+  const float* scales = nullptr;
   const int32_t* row_sums =
       nullptr;                  // [n padded to 16], sum over k of the s8 weights, kS8Channel only
+  int64_t block = 0;            // columns per scale, a multiple of kBlockUnit; kS8Block, kS4Block
   const float* bias = nullptr;  // [n padded to 16] or null
   const void* x = nullptr;      // what `prepare` wrote; without a prepare: f32 [m, k]
   float* y = nullptr;           // [m, y_stride]
@@ -134,11 +162,21 @@ using AttentionKernel = void (*)(const AttentionArgs& args, int64_t row_begin, i
 using QuantizeRowsS8 = int64_t (*)(DType dtype, const void* source, int64_t rows, int64_t k,
                                    int8_t* q, float* scales);
 
+// The same with a scale per `block` columns (any number of them, the last block of a row may be
+// short), scales [rows, ceil(k / block)]. `bits` 8 is the rule above for each block. `bits` 4 is
+// that of compressed-tensors: s = absmax / 7.5 (or 1e-5 / 7.5 for less), q = round-half-even(w / s)
+// clamped to [-8, 7], one code in a byte.
+using QuantizeRowsBlock = int64_t (*)(DType dtype, const void* source, int64_t rows, int64_t k,
+                                      int64_t block, int bits, int8_t* q, float* scales);
+
 // Packs rows [row_begin, row_begin + rows) of a weight of n rows into the layout above. row_begin
 // is a multiple of 16; rows is too, or the panel ends at n. `element_bytes` is 1, 2 or 4. The
 // padding must be zero beforehand.
 using PackRows = void (*)(const void* source, int64_t element_bytes, int64_t row_begin,
                           int64_t rows, int64_t k, void* packed);
+// The same for s4; source [rows, k] holds one code of [-8, 7] in a byte.
+using PackRowsS4 = void (*)(const int8_t* source, int64_t row_begin, int64_t rows, int64_t k,
+                            void* packed);
 
 struct KernelTable {
   const char* isa = nullptr;  // "scalar", "avx2", "avx512", "avx512_vnni"
@@ -148,7 +186,9 @@ struct KernelTable {
   int64_t (*attention_scratch_floats)(int64_t group, int64_t head_dim) = nullptr;
   AttentionKernel attention = nullptr;
   QuantizeRowsS8 quantize_rows_s8 = nullptr;
+  QuantizeRowsBlock quantize_rows_block = nullptr;
   PackRows pack_rows = nullptr;
+  PackRowsS4 pack_rows_s4 = nullptr;
 };
 
 }  // namespace octavo

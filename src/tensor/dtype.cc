@@ -33,6 +33,7 @@ constexpr DTypeInfo kDTypes[] = {
     {DType::kU32, 4, "u32", "U32"},
     {DType::kU64, 8, "u64", "U64"},
     {DType::kBool, 1, "i1", "BOOL"},
+    {DType::kS4, 1, "s4", ""},
 };
 
 const DTypeInfo& InfoOf(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
@@ -54,6 +55,7 @@ const char* Name(DType dtype) { return InfoOf(dtype).name; }
 const char* SafetensorsName(DType dtype) { return InfoOf(dtype).safetensors; }
 
 std::optional<DType> DTypeFromSafetensorsName(std::string_view name) {
+  if (name.empty()) return std::nullopt;
   for (const DTypeInfo& info : kDTypes) {
     if (name == info.safetensors) return info.dtype;
   }

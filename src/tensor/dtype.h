@@ -23,11 +23,12 @@ enum class DType : uint8_t {
   kU32,
   kU64,
   kBool,
+  kS4,  // in arrays one code of [-8, 7] in a byte; two in a byte only where a layout says so
 };
 
-int64_t ByteSize(DType dtype);
+int64_t ByteSize(DType dtype);             // of an element of an array
 const char* Name(DType dtype);             // "bf16"
-const char* SafetensorsName(DType dtype);  // "BF16"
+const char* SafetensorsName(DType dtype);  // "BF16"; "" for s4, which safetensors lacks
 std::optional<DType> DTypeFromSafetensorsName(std::string_view name);
 bool IsFloat(DType dtype);  // bf16, f16, f32, f64
 

@@ -55,7 +55,7 @@ Executor::Executor(const Plan& plan, const WeightStore& weights, KvCache& cache,
       scratch_floats_(ScratchFloats(plan_, kernels_)) {}
 
 const LinearKernel& Executor::KernelFor(WeightId weight) const {
-  const LinearFormat format = LinearFormatOf(weights_.element(weight));
+  const LinearFormat format = LinearFormatOf(weights_.format(weight));
   return kernels_.linear[static_cast<size_t>(format)][static_cast<size_t>(mode_)];
 }
 

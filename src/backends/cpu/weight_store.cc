@@ -22,6 +22,16 @@ void SumRows(const int8_t* values, int64_t rows, int64_t k, int32_t* sums) {
   }
 }
 
+bool HasRowSums(const WeightFormat& format) { return format == WeightFormat::S8Channel(); }
+
+void CheckFormat(const std::string& name, const WeightFormat& format) {
+  try {
+    LinearFormatOf(format);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: the cpu backend: {}", name, error.what()));
+  }
+}
+
 }  // namespace
 
 WeightStore::WeightStore(const Graph& graph, const KernelTable& kernels)
@@ -40,27 +50,28 @@ WeightStore::WeightStore(const Graph& graph, const KernelTable& kernels)
 void WeightStore::Begin(WeightId id, const WeightFormat& format) {
   Weight& weight = weights_.at(static_cast<size_t>(id));
   const bool plain = format == WeightFormat::Plain(format.element) && IsFloat(format.element);
-  const bool s8 = format == WeightFormat::S8Channel();
   const bool vector = weight.role == WeightRole::kVector;
-  if (vector ? !plain : !(s8 || (plain && format.element != DType::kF64))) {
+  if (vector && !plain) {
     throw Error(ErrorCode::kUnimplemented,
-                fmt::format("{}: the cpu backend has no kernel for {}{}", weight.name,
-                            ToString(format), vector ? " vectors" : ""));
+                fmt::format("{}: the cpu backend takes vectors of floats, not {}", weight.name,
+                            ToString(format)));
   }
+  if (!vector) CheckFormat(weight.name, format);
   weight.announced = true;
-  weight.element = format.element;
+  weight.format = format;
   weight.rows_arrived = 0;
-  const size_t padded = static_cast<size_t>(Padded(weight.rows));
   if (vector) {
     weight.values = Buffer(static_cast<size_t>(Padded(weight.columns)) * sizeof(float));
     return;
   }
   weight.row_major = plain && weight.role == WeightRole::kEmbedding && !weight.tied_head;
-  const int64_t bytes = weight.row_major ? weight.rows * weight.columns * ByteSize(weight.element)
-                                         : PackedBytes(weight.element, weight.rows, weight.columns);
+  const int64_t bytes = weight.row_major ? weight.rows * weight.columns * ByteSize(format.element)
+                                         : PackedBytes(format, weight.rows, weight.columns);
+  const int64_t scales = PackedScales(format, weight.rows, weight.columns);
+  const int64_t sums = HasRowSums(format) ? Padded(weight.rows) : 0;
   weight.values = Buffer(static_cast<size_t>(bytes));
-  weight.scales = Buffer(s8 ? padded * sizeof(float) : 0);
-  weight.row_sums = Buffer(s8 ? padded * sizeof(int32_t) : 0);
+  weight.scales = Buffer(static_cast<size_t>(scales) * sizeof(float));
+  weight.row_sums = Buffer(static_cast<size_t>(sums) * sizeof(int32_t));
 }
 
 void WeightStore::Put(WeightId id, const WeightPanel& panel) {
@@ -83,23 +94,31 @@ void WeightStore::Put(WeightId id, const WeightPanel& panel) {
 
 void WeightStore::PutVector(Weight& weight, const WeightPanel& panel) {
   if (panel.rows > 0) {
-    ConvertToF32(weight.element, panel.values, weight.columns, weight.values.as<float>());
+    ConvertToF32(weight.format.element, panel.values, weight.columns, weight.values.as<float>());
   }
 }
 
 void WeightStore::PutMatrix(Weight& weight, const WeightPanel& panel) {
-  const int64_t bytes = ByteSize(weight.element);
+  const WeightFormat& format = weight.format;
+  const int64_t bytes = ByteSize(format.element);
   if (weight.row_major) {
     const int64_t row_bytes = weight.columns * bytes;
     std::memcpy(weight.values.as<char>() + panel.row_begin * row_bytes, panel.values,
                 static_cast<size_t>(panel.rows * row_bytes));
     return;
   }
-  kernels_.pack_rows(panel.values, bytes, panel.row_begin, panel.rows, weight.columns,
-                     weight.values.data());
-  if (weight.element == DType::kS8) {
-    std::memcpy(weight.scales.as<float>() + panel.row_begin, panel.scales,
-                static_cast<size_t>(panel.rows) * sizeof(float));
+  if (format.element == DType::kS4) {
+    kernels_.pack_rows_s4(static_cast<const int8_t*>(panel.values), panel.row_begin, panel.rows,
+                          weight.columns, weight.values.data());
+  } else {
+    kernels_.pack_rows(panel.values, bytes, panel.row_begin, panel.rows, weight.columns,
+                       weight.values.data());
+  }
+  if (!weight.scales.empty()) {
+    PackScales(format, panel.scales, panel.row_begin, panel.rows, weight.columns,
+               weight.scales.as<float>());
+  }
+  if (HasRowSums(format)) {
     SumRows(static_cast<const int8_t*>(panel.values), panel.rows, weight.columns,
             weight.row_sums.as<int32_t>() + panel.row_begin);
   }
@@ -119,6 +138,7 @@ void WeightStore::Describe(WeightId id, LinearArgs& args) const {
   args.weights = w.values.data();
   args.scales = w.scales.as<float>();
   args.row_sums = w.row_sums.as<int32_t>();
+  args.block = PackedBlock(w.format, w.columns);
   args.n = w.rows;
   args.k = w.columns;
 }
@@ -130,11 +150,11 @@ const float* WeightStore::Vector(WeightId id) const {
 void WeightStore::EmbeddingRow(WeightId id, int64_t row, float* destination) const {
   const Weight& w = weight(id);
   if (!w.row_major) {
-    UnpackRow(w.element, w.values.data(), w.scales.as<float>(), row, w.columns, destination);
+    UnpackRow(w.format, w.values.data(), w.scales.as<float>(), row, w.columns, destination);
     return;
   }
-  const char* source = w.values.as<char>() + row * w.columns * ByteSize(w.element);
-  kernels_.rows.to_f32(w.element, source, w.columns, destination);
+  const char* source = w.values.as<char>() + row * w.columns * ByteSize(w.format.element);
+  kernels_.rows.to_f32(w.format.element, source, w.columns, destination);
 }
 
 uint64_t WeightStore::BytesOf(WeightId id) const {

@@ -23,8 +23,8 @@ class WeightStore {
   void CheckComplete() const;                       // kInternal when rows are missing
 
   bool announced(WeightId id) const { return weight(id).announced; }
-  DType element(WeightId id) const { return weight(id).element; }
-  // Fills in weights, scales and row_sums of `args`.
+  const WeightFormat& format(WeightId id) const { return weight(id).format; }
+  // Fills in weights, scales, row_sums, block, n and k of `args`.
   void Describe(WeightId id, LinearArgs& args) const;
   // A vector, padded with zeros to a multiple of 16; null for kNoWeight.
   const float* Vector(WeightId id) const;
@@ -42,12 +42,12 @@ class WeightStore {
     WeightRole role = WeightRole::kLinear;
     bool tied_head = false;
     bool announced = false;
-    DType element = DType::kF32;
+    WeightFormat format;
     bool row_major =
         false;  // an embedding that is only looked up: a packed row is spread over many lines
     Buffer values;
-    Buffer scales;    // [n padded]
-    Buffer row_sums;  // [n padded]
+    Buffer scales;    // as LinearArgs has them
+    Buffer row_sums;  // [n padded], s8 per channel only
     std::atomic<int64_t> rows_arrived{0};
   };
 

@@ -19,7 +19,8 @@ namespace {
 template <LinearFormat format>
 constexpr void SetLinear(KernelTable& table, const char* name) {
   using Linear = LinearF32<VecAvx2, WeightsAvx2>;
-  for (LinearKernel& kernel : table.linear[static_cast<int>(format)]) {
+  for (const ActivationMode mode : {ActivationMode::kF32, ActivationMode::k16Bit}) {
+    LinearKernel& kernel = table.linear[static_cast<int>(format)][static_cast<int>(mode)];
     kernel.name = name;
     kernel.run = Linear::Run<format>;
   }

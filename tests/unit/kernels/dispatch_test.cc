@@ -12,9 +12,13 @@ using ::testing::HasSubstr;
 
 void ExpectComplete(const KernelTable& table) {
   SCOPED_TRACE(table.isa);
-  for (const auto& modes : table.linear) {
-    for (const LinearKernel& kernel : modes) {
-      EXPECT_NE(kernel.run, nullptr);
+  for (int format = 0; format < kLinearFormats; ++format) {
+    for (int mode = 0; mode < kActivationModes; ++mode) {
+      const LinearKernel& kernel = table.linear[format][mode];
+      const bool computable =
+          IsComputable(static_cast<LinearFormat>(format), static_cast<ActivationMode>(mode));
+      EXPECT_EQ(kernel.run != nullptr, computable);
+      if (!computable) continue;
       ASSERT_NE(kernel.name, nullptr);
       EXPECT_EQ(kernel.prepare == nullptr, kernel.prepared_bytes == nullptr);
     }
@@ -29,7 +33,9 @@ void ExpectComplete(const KernelTable& table) {
   EXPECT_NE(table.attention, nullptr);
   EXPECT_NE(table.attention_scratch_floats, nullptr);
   EXPECT_NE(table.quantize_rows_s8, nullptr);
+  EXPECT_NE(table.quantize_rows_block, nullptr);
   EXPECT_NE(table.pack_rows, nullptr);
+  EXPECT_NE(table.pack_rows_s4, nullptr);
 }
 
 TEST(Dispatch, EveryResolvedTableIsComplete) {

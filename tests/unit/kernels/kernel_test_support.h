@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -62,19 +63,28 @@ class FencedArray {
   T* data_;
 };
 
-inline DType ElementOf(LinearFormat format) {
+// The weight format of a kernel's format; `block` columns per scale where it has blocks, 0: s4 per
+// channel.
+inline WeightFormat FormatOf(LinearFormat format, int64_t block = 32) {
   switch (format) {
     case LinearFormat::kF32:
-      return DType::kF32;
+      return WeightFormat::Plain(DType::kF32);
     case LinearFormat::kBf16:
-      return DType::kBf16;
+      return WeightFormat::Plain(DType::kBf16);
     case LinearFormat::kF16:
-      return DType::kF16;
+      return WeightFormat::Plain(DType::kF16);
     case LinearFormat::kS8Channel:
-      return DType::kS8;
+      return WeightFormat::S8Channel();
+    case LinearFormat::kS8Block:
+      return {.element = DType::kS8, .granularity = Granularity::kBlock, .block = block};
+    case LinearFormat::kS4Block:
+      if (block == 0) return {.element = DType::kS4, .granularity = Granularity::kChannel};
+      return {.element = DType::kS4, .granularity = Granularity::kBlock, .block = block};
   }
   throw std::logic_error("unknown format");
 }
+
+inline bool IsInteger(LinearFormat format) { return format >= LinearFormat::kS8Channel; }
 
 inline std::vector<float> Gaussian(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -88,18 +98,22 @@ inline int64_t PaddedRows(int64_t n) { return (n + kPackedRows - 1) / kPackedRow
 
 // A weight of n rows of k, as stored, packed, and as float64.
 struct TestWeight {
-  TestWeight(LinearFormat format_in, int64_t n_in, int64_t k_in)
+  TestWeight(LinearFormat format_in, int64_t n_in, int64_t k_in, int64_t block_in = 32)
       : format(format_in),
+        layout(FormatOf(format_in, block_in)),
         n(n_in),
         k(k_in),
-        packed(static_cast<size_t>(PackedBytes(ElementOf(format_in), n_in, k_in))),
-        scales(static_cast<size_t>(PaddedRows(n_in))),
+        block(layout.granularity == Granularity::kBlock ? layout.block : std::max(k, int64_t{1})),
+        blocks(std::max<int64_t>((k + block - 1) / block, 1)),
+        packed(static_cast<size_t>(PackedBytes(layout, n_in, k_in))),
+        scales(static_cast<size_t>(std::max(PackedScales(layout, n_in, k_in), PaddedRows(n_in)))),
         row_sums(static_cast<size_t>(PaddedRows(n_in))),
         bias(static_cast<size_t>(PaddedRows(n_in))) {}
 
-  // Takes `values` [n, k] (of s8: codes), rounded to the format.
-  void Set(const std::vector<float>& values, const std::vector<float>& channel_scales) {
-    const int64_t bytes = ByteSize(ElementOf(format));
+  // Takes `values` [n, k] (of integers: codes), rounded to the format, and a scale for each block
+  // of each row [n, blocks].
+  void Set(const std::vector<float>& values, const std::vector<float>& block_scales) {
+    const int64_t bytes = ByteSize(layout.element);
     std::vector<char> stored(static_cast<size_t>(n * k * bytes));
     exact.resize(static_cast<size_t>(n * k));
     for (int64_t row = 0; row < n; ++row) {
@@ -108,63 +122,73 @@ struct TestWeight {
         const size_t i = static_cast<size_t>(row * k + column);
         exact[i] = Store(values[i], stored.data() + i * static_cast<size_t>(bytes));
         sum += static_cast<int32_t>(exact[i]);
-        if (format == LinearFormat::kS8Channel) {
-          exact[i] *= double{channel_scales[static_cast<size_t>(row)]};
+        if (IsInteger(format)) {
+          exact[i] *= double{block_scales[static_cast<size_t>(row * blocks + column / block)]};
         }
       }
-      scales[static_cast<size_t>(row)] =
-          format == LinearFormat::kS8Channel ? channel_scales[static_cast<size_t>(row)] : 1.0f;
       row_sums[static_cast<size_t>(row)] = sum;
     }
+    if (IsInteger(format)) PackScales(layout, block_scales.data(), 0, n, k, scales.data());
     std::memset(packed.data(), 0, packed.size());
-    ResolveKernels("scalar").pack_rows(stored.data(), bytes, 0, n, k, packed.data());
+    const KernelTable scalar = ResolveKernels("scalar");
+    if (format == LinearFormat::kS4Block) {
+      scalar.pack_rows_s4(reinterpret_cast<const int8_t*>(stored.data()), 0, n, k, packed.data());
+    } else {
+      scalar.pack_rows(stored.data(), bytes, 0, n, k, packed.data());
+    }
   }
 
   static std::unique_ptr<TestWeight> Random(LinearFormat format, int64_t n, int64_t k,
-                                            uint32_t seed) {
-    auto weight = std::make_unique<TestWeight>(format, n, k);
+                                            uint32_t seed, int64_t block = 32) {
+    auto weight = std::make_unique<TestWeight>(format, n, k, block);
     std::vector<float> values = Gaussian(static_cast<size_t>(n * k), seed);
-    std::vector<float> channel_scales = Gaussian(static_cast<size_t>(n), seed + 1);
-    for (float& scale : channel_scales) scale = 0.01f * (1.0f + std::fabs(scale));
-    if (format == LinearFormat::kS8Channel) {
+    std::vector<float> scales = Gaussian(static_cast<size_t>(n * weight->blocks), seed + 1);
+    for (float& scale : scales) scale = 0.01f * (1.0f + std::fabs(scale));
+    if (IsInteger(format)) {
+      const float top = format == LinearFormat::kS4Block ? 7.0f : 127.0f;
       for (float& value : values) {
-        value = std::fmin(std::fmax(std::nearbyint(value * 40.0f), -128.0f), 127.0f);
+        value = std::fmin(std::fmax(std::nearbyint(value * top / 3.0f), -1.0f - top), top);
       }
-      values.front() = -128.0f;
-      values.back() = 127.0f;
+      if (!values.empty()) {
+        values.front() = -1.0f - top;
+        values.back() = top;
+      }
     }
-    weight->Set(values, channel_scales);
+    weight->Set(values, scales);
     const std::vector<float> offsets = Gaussian(static_cast<size_t>(n), seed + 2);
     std::memcpy(weight->bias.data(), offsets.data(), offsets.size() * sizeof(float));
     return weight;
   }
 
   LinearFormat format;
+  WeightFormat layout;
   int64_t n;
   int64_t k;
+  int64_t block;   // columns per scale; k per channel
+  int64_t blocks;  // scales per row
   FencedArray<char> packed;
-  FencedArray<float> scales;      // [n padded]
+  FencedArray<float> scales;      // packed
   FencedArray<int32_t> row_sums;  // [n padded]
   FencedArray<float> bias;        // [n padded]
   std::vector<double> exact;      // [n, k], scales included
 
  private:
   double Store(float value, char* to) const {
-    switch (format) {
-      case LinearFormat::kF32:
+    switch (layout.element) {
+      case DType::kF32:
         std::memcpy(to, &value, 4);
         return double{value};
-      case LinearFormat::kBf16: {
+      case DType::kBf16: {
         const uint16_t bits = F32ToBf16(value);
         std::memcpy(to, &bits, 2);
         return double{Bf16ToF32(bits)};
       }
-      case LinearFormat::kF16: {
+      case DType::kF16: {
         const uint16_t bits = F32ToF16(value);
         std::memcpy(to, &bits, 2);
         return double{F16ToF32(bits)};
       }
-      case LinearFormat::kS8Channel:
+      default:
         *to = static_cast<char>(static_cast<int8_t>(value));
         break;
     }
@@ -195,10 +219,9 @@ inline LinearArgs ArgsOf(const TestWeight& weight, bool with_bias, const void* x
                          int64_t y_stride) {
   LinearArgs args;
   args.weights = weight.packed.data();
-  if (weight.format == LinearFormat::kS8Channel) {
-    args.scales = weight.scales.data();
-    args.row_sums = weight.row_sums.data();
-  }
+  if (IsInteger(weight.format)) args.scales = weight.scales.data();
+  if (weight.format == LinearFormat::kS8Channel) args.row_sums = weight.row_sums.data();
+  args.block = PackedBlock(weight.layout, weight.k);
   if (with_bias) args.bias = weight.bias.data();
   args.x = x;
   args.y = y;

@@ -16,8 +16,11 @@ using testing::RunLinear;
 using testing::SupportedTables;
 using testing::TestWeight;
 
-constexpr LinearFormat kFormats[kLinearFormats] = {LinearFormat::kF32, LinearFormat::kBf16,
-                                                   LinearFormat::kF16, LinearFormat::kS8Channel};
+constexpr LinearFormat kFormats[kLinearFormats] = {LinearFormat::kF32,     LinearFormat::kBf16,
+                                                   LinearFormat::kF16,     LinearFormat::kS8Channel,
+                                                   LinearFormat::kS8Block, LinearFormat::kS4Block};
+constexpr ActivationMode kModes[kActivationModes] = {ActivationMode::kF32, ActivationMode::k16Bit,
+                                                     ActivationMode::kS8Token};
 
 const LinearKernel& KernelOf(const KernelTable& table, LinearFormat format, ActivationMode mode) {
   return table.linear[static_cast<int>(format)][static_cast<int>(mode)];
@@ -28,7 +31,8 @@ template <typename Body>
 void ForEachKernel(Body body) {
   for (const KernelTable& table : SupportedTables()) {
     for (const LinearFormat format : kFormats) {
-      for (const ActivationMode mode : {ActivationMode::kF32, ActivationMode::k16Bit}) {
+      for (const ActivationMode mode : kModes) {
+        if (!IsComputable(format, mode)) continue;
         const LinearKernel& kernel = KernelOf(table, format, mode);
         SCOPED_TRACE(std::string(table.isa) + " " + kernel.name);
         body(kernel, format, mode);
@@ -49,13 +53,17 @@ float Largest(const float* x, int64_t k) {
 }
 
 // Float32 sums err by a few units of 2^-24 of the sum of magnitudes. Integer planes add half a step
-// of the 16-bit grid per column, at worst.
+// of the 16-bit grid per column, at worst, and int8 activations half a step of theirs.
+double StepOf(ActivationMode mode, double largest) {
+  if (mode == ActivationMode::kF32) return 0.0;
+  return mode == ActivationMode::k16Bit ? largest / 32639.0 : largest / 127.0;
+}
+
 void ExpectNear(const std::vector<float>& y, const TestWeight& weight, const float* x, int64_t m,
                 ActivationMode mode, bool with_bias) {
   for (int64_t row = 0; row < m; ++row) {
     const float* values = x + row * weight.k;
-    const double half_step =
-        mode == ActivationMode::k16Bit ? 0.51 * double{Largest(values, weight.k)} / 32639.0 : 0.0;
+    const double half_step = 0.51 * StepOf(mode, double{Largest(values, weight.k)});
     for (int64_t column = 0; column < weight.n; ++column) {
       double expected = with_bias ? double{weight.bias[static_cast<size_t>(column)]} : 0.0;
       double tolerance = 4e-7 * std::fabs(expected) + 1e-30;
@@ -78,7 +86,9 @@ TEST(Linear, MatchesFloat64ForAllFormatsModesAndShapes) {
   ForEachKernel([&](const LinearKernel& kernel, LinearFormat format, ActivationMode mode) {
     uint32_t seed = 1;
     for (const Shape& shape : shapes) {
-      const auto weight = TestWeight::Random(format, shape.n, shape.k, ++seed);
+      const int64_t blocks[] = {32, 64, 128, format == LinearFormat::kS4Block ? 0 : 32};
+      const int64_t block = blocks[++seed % 4];
+      const auto weight = TestWeight::Random(format, shape.n, shape.k, seed, block);
       const std::vector<float> x = Gaussian(static_cast<size_t>(shape.m * shape.k), seed + 100);
       FencedArray<float> fenced(x.size());
       std::memcpy(fenced.data(), x.data(), x.size() * sizeof(float));

@@ -147,7 +147,9 @@ TEST(PackRows, SameBytesOnEveryInstructionSet) {
       for (size_t i = 0; i < source.size(); ++i) {
         source[i] = static_cast<unsigned char>(random() % 255 + 1);  // never what padding is
       }
-      const size_t packed_bytes = static_cast<size_t>(PackedBytes(element, c.n, c.k));
+      const size_t packed_bytes = static_cast<size_t>(PackedBytes(
+          element == DType::kS8 ? WeightFormat::S8Channel() : WeightFormat::Plain(element), c.n,
+          c.k));
       std::vector<unsigned char> expected(packed_bytes);
       const int64_t columns = 4 / bytes, steps = (c.k + columns - 1) / columns;
       for (int64_t row = 0; row < c.n; ++row) {
@@ -175,22 +177,23 @@ TEST(PackRows, UnpackRowReadsBackWhatWasPacked) {
     constexpr int64_t kRows = 21, kColumns = 37;
     const std::vector<float> values = Gaussian(kRows * kColumns, 91);
     const std::vector<char> source = Stored(values, element);
-    std::vector<char> packed(static_cast<size_t>(PackedBytes(element, kRows, kColumns)));
+    std::vector<char> packed(
+        static_cast<size_t>(PackedBytes(WeightFormat::Plain(element), kRows, kColumns)));
     HostKernels().pack_rows(source.data(), ByteSize(element), 0, kRows, kColumns, packed.data());
     for (int64_t row = 0; row < kRows; ++row) {
       std::vector<float> expected(kColumns), got(kColumns);
       ConvertToF32(element, source.data() + row * kColumns * ByteSize(element), kColumns,
                    expected.data());
-      UnpackRow(element, packed.data(), nullptr, row, kColumns, got.data());
+      UnpackRow(WeightFormat::Plain(element), packed.data(), nullptr, row, kColumns, got.data());
       EXPECT_EQ(got, expected) << Name(element) << " row " << row;
     }
   }
   const int8_t codes[] = {-128, 127, 3, 0, -1};
   const float scale = 0.25f;
-  std::vector<char> packed(static_cast<size_t>(PackedBytes(DType::kS8, 1, 5)));
+  std::vector<char> packed(static_cast<size_t>(PackedBytes(WeightFormat::S8Channel(), 1, 5)));
   HostKernels().pack_rows(codes, 1, 0, 1, 5, packed.data());
   std::vector<float> got(5);
-  UnpackRow(DType::kS8, packed.data(), &scale, 0, 5, got.data());
+  UnpackRow(WeightFormat::S8Channel(), packed.data(), &scale, 0, 5, got.data());
   EXPECT_EQ(got, (std::vector<float>{-32.0f, 31.75f, 0.75f, 0.0f, -0.25f}));
 }
 
